@@ -146,6 +146,16 @@ def test_bam_and_json(actuators: Callable[..., Path]) -> None:
     assert rows[0]["std"]["coulomb"] == 0.03
 
 
+def test_a_sum_of_damping_is_the_joints(actuators: Callable[..., Path]) -> None:
+    """kd and viscous friction that a log does not tell apart: their sum moves a simulator alike."""
+    model = read_simulator_model(actuators(kd=None, viscous=None, damping=12.4, limit=33.0))
+    made = mujoco.MjModel.from_xml_string(TARGETS["mjcf"](model))
+    assert made.dof_damping[0] == 12.4
+    assert made.actuator_biasprm[0][2] == 0.0
+    assert made.actuator_forcerange[0][1] == 33.0
+    assert model.robot.drive.viscous[0] == 12.4
+
+
 def test_what_cannot_be_exported_is_one_sentence(
     actuators: Callable[..., Path], identified: Path, tmp_path: Path
 ) -> None:

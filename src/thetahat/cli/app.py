@@ -11,6 +11,7 @@ import typer
 from thetahat import __version__
 from thetahat.cli import arguments
 from thetahat.cli.actuators import actuators
+from thetahat.cli.bench import bench
 from thetahat.cli.control import control
 from thetahat.cli.demo import demo
 from thetahat.cli.diff import diff
@@ -61,7 +62,7 @@ def _options(
 
 VERBS = (
     *(demo, inspect, identify, validate, payload, tool, actuators, export, randomize, study),
-    *(excite, simulate, control, fleet, history, diff),
+    *(excite, simulate, control, bench, fleet, history, diff),
 )
 for function in VERBS:
     arguments.verb(app)(function)

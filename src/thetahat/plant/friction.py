@@ -9,8 +9,8 @@ While it slides the formula is smooth, so that an integrator of high order keeps
 holds, f is whatever keeps it still within [f(0−), f(0+)].
 
 Friction by load reads the torque that moves the rigid bodies, which depends on friction in its
-turn: load = τ − B f − rotors·q̈ − springs. The stepper solves that by iteration; a motor must lose less
-than its load.
+turn: load = τ − B f − rotors·q̈ − springs. The stepper solves that by iteration; a motor must lose
+less than its load.
 """
 
 from __future__ import annotations
@@ -128,7 +128,8 @@ class Friction:
         left = tau - taken - self._rotors @ a
         if self._drive.has_springs:
             left = left - self._drive.spring_torque(q)
-        return left if self.B is None else np.linalg.pinv(self.B) @ left
+        at_motors: np.ndarray = left if self.B is None else np.linalg.pinv(self.B) @ left
+        return at_motors
 
     def torque(
         self, speed: np.ndarray, sign: np.ndarray, load: np.ndarray | None = None
