@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow coverage golden bench real trust worlds false-alarms streams planted payloads drives intervals instruments scale docs reference lint lint-types lint-snippets format clean ros2
+.PHONY: help demo test test-slow coverage golden bench real trust worlds false-alarms streams planted payloads drives intervals instruments scale docs reference lint lint-types lint-snippets format clean ros2 motor
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ streams: $(VENV)/.dev ## the online loop on forty streams whose sensors lie, thr
 
 planted: $(VENV)/.dev ## payloads, collisions and drift planted in the stream of an identified robot (ARGS="--runs 20 --kinds drift")
 	$(BIN)/python -m benchmarks.planted $(ARGS)
+
+motor: $(VENV)/.dev ## a servo on a bench, against its published model (shared data)
+	$(BIN)/python -m benchmarks.motor_bench $(ARGS)
 
 payloads: $(VENV)/.worlds ## payloads and drive gains of three simulated arms: errors, and whether intervals hold (ARGS="--runs 10 --tune")
 	$(BIN)/python -m benchmarks.payloads $(ARGS)

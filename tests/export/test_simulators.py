@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from thetahat import robots
 from thetahat.errors import MalformedInput, NotUsable, UsageError
 from thetahat.export.simulator_model import SimulatorModel, read_simulator_model
 from thetahat.export.simulator_targets import TARGETS
+from thetahat.model.friction_terms import by_load, stribeck
 
 mujoco = pytest.importorskip("mujoco", reason="MuJoCo loads the files (pip install mujoco)")
 SAME = 1e-6  # [rad] over one second, as asked
@@ -144,6 +146,42 @@ def test_bam_and_json(actuators: Callable[..., Path]) -> None:
     assert rows[0]["kd"] is None
     assert rows[1]["kd"] == 12.0
     assert rows[0]["std"]["coulomb"] == 0.03
+
+
+def test_bam_has_bams_keys_for_every_law(actuators: Callable[..., Path]) -> None:
+    """Keys of Rhoban/bam, model.py: what a model of that name reads, and nothing else."""
+    common = {"model", "actuator", "armature", "friction_base", "friction_viscous"}
+    common |= {"q_offset", "command_delay"}
+    low = {"friction_stribeck", "dtheta_stribeck", "alpha"}
+    keys = {
+        "m1": common,
+        "m2": common | low,
+        "m3": common | {"load_friction_base"},
+        "m4": common | low | {"load_friction_base", "load_friction_stribeck"},
+    }
+    model = read_simulator_model(actuators())
+    drive = model.robot.drive
+    slow, loaded = (stribeck(np.full(4, 0.1)), 0.3), (by_load(np.ones(4)), 0.2)
+    laws = {"m1": (), "m2": (slow,), "m3": (loaded,), "m4": (slow, loaded)}
+    for name, terms in laws.items():
+        own = drive
+        for shape, value in terms:
+            own = own.with_extra_term(shape, value)
+        made = replace(model, robot=replace(model.robot, drive=own))
+        servo = next(iter(json.loads(TARGETS["bam"](made)).values()))
+        assert servo["model"] == name
+        assert set(servo) == keys[name]
+        assert servo.get("load_friction_base", 0.1) == 0.1
+
+
+def test_a_sum_of_damping_is_the_joints(actuators: Callable[..., Path]) -> None:
+    """kd and viscous friction that a log does not tell apart: their sum moves a simulator alike."""
+    model = read_simulator_model(actuators(kd=None, viscous=None, damping=12.4, limit=33.0))
+    made = mujoco.MjModel.from_xml_string(TARGETS["mjcf"](model))
+    assert made.dof_damping[0] == 12.4
+    assert made.actuator_biasprm[0][2] == 0.0
+    assert made.actuator_forcerange[0][1] == 33.0
+    assert model.robot.drive.viscous[0] == 12.4
 
 
 def test_what_cannot_be_exported_is_one_sentence(

@@ -11,6 +11,7 @@ import typer
 from thetahat import __version__
 from thetahat.cli import arguments
 from thetahat.cli.actuators import actuators
+from thetahat.cli.bench import bench
 from thetahat.cli.codegen import codegen
 from thetahat.cli.control import control
 from thetahat.cli.demo import demo
@@ -62,8 +63,8 @@ def _options(
 
 
 VERBS = (
-    *(demo, inspect, identify, validate, payload, tool, actuators, export, randomize, codegen),
-    *(study, excite, simulate, record, control, fleet, history, diff),
+    *(demo, inspect, identify, validate, payload, tool, actuators, bench, export, randomize),
+    *(codegen, study, excite, simulate, record, control, fleet, history, diff),
 )
 for function in VERBS:
     arguments.verb(app)(function)

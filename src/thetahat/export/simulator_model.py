@@ -38,7 +38,8 @@ UNITS = {  # of a joint that turns, and of one that slides
     "bias": ("rad", "m"),  # of the encoder: reading minus angle
     "effort_limit": ("N·m", "N"),
 }
-NEVER_NEGATIVE = (*DRIVE, "kp", "kd", "delay", "effort_limit")
+NEVER_NEGATIVE = (*DRIVE, "kp", "kd", "delay", "effort_limit", "damping", "limit")
+NO_LIMIT = 1e8  # [N·m] from which a limit is none
 MOST_BYTES = 64 * 2**20
 
 
@@ -179,12 +180,27 @@ def _of_actuators(file: Path, data: Data, robot: str | None) -> SimulatorModel:
     values = {term: np.array(base.drive.value(term)) for term in DRIVE}
     for k, name in enumerate(base.velocity_names):
         row = rows.get(name, {})
-        found = _effort(base, name) | _values(file, row, (*DRIVE, *LOOP))
+        found = _effort(base, name) | _drive_row(file, row)
         joints.append(JointDrive(name, found, _std(file, row)))
         for term in DRIVE:
             values[term][k] = found.get(term, values[term][k])
     model = replace(base, drive=base.drive.with_values(**values))
     return SimulatorModel(model, tuple(joints), ACTUATORS, file, data)
+
+
+def _drive_row(file: Path, row: Data) -> dict[str, float]:
+    """Return what a row of actuators.json states.
+
+    Where it tells the sum of kd and viscous friction alone, that sum is the joint's damping: a
+    simulator moves the same, whichever of them it is.
+    """
+    found = _values(file, row, (*DRIVE, *LOOP))
+    damping, limit = _number(file, row, "damping"), _number(file, row, "limit")
+    if damping is not None and "viscous" not in found:
+        found["viscous"] = max(damping - found.get("kd", 0.0), 0.0)
+    if limit is not None and limit < NO_LIMIT:
+        found["effort_limit"] = limit
+    return found
 
 
 # -- parts -----------------------------------------------------------------------------------------

@@ -110,7 +110,9 @@ def mjlab(model: SimulatorModel) -> str:
 
 
 def bam(model: SimulatorModel) -> str:
-    """Return parameters in BAM's names, one object per joint: m1, or m2 with Stribeck friction."""
+    """Return parameters in BAM's names, by joint: m1, m2 with Stribeck friction, m3 with
+    friction by load, m4 with both.
+    """
     extra = {shape.term: (shape, value) for shape, value in model.robot.drive.extra}
     out: Fields = {}
     for k, joint in enumerate(model.joints):
@@ -133,6 +135,15 @@ def bam(model: SimulatorModel) -> str:
                 "dtheta_stribeck": float(dict(shape.settings)["speed"][k]),
                 "alpha": 2.0,
             }
+        if "load" in extra and extra["load"][1][k]:
+            # BAM's gearbox torque |external − motor| is twice the load of slow motion
+            stribeck_too = values["model"] == "m2"
+            values |= {
+                "model": "m4" if stribeck_too else "m3",
+                "load_friction_base": 0.5 * float(extra["load"][1][k]),
+            }
+            if stribeck_too:
+                values["load_friction_stribeck"] = 0.0
         out[joint.name] = {key: value for key, value in values.items() if value is not None}
     return json.dumps(out, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 

@@ -128,7 +128,8 @@ class Friction:
         left = tau - taken - self._rotors @ a
         if self._drive.has_springs:
             left = left - self._drive.spring_torque(q)
-        return left if self.B is None else np.linalg.pinv(self.B) @ left
+        at_motors: np.ndarray = left if self.B is None else np.linalg.pinv(self.B) @ left
+        return at_motors
 
     def torque(
         self, speed: np.ndarray, sign: np.ndarray, load: np.ndarray | None = None
