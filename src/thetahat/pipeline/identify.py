@@ -336,7 +336,7 @@ def _solve(
         seen = view(fold.information.without_instruments, dofs=dataset.joints.dofs, rotors=rotors)
         tuned = replace(tuned, robot=decision.applied(tuned.robot), reasons=decision.reasons)
     usable = int(seen.rows.max())
-    if usable < len(seen.base):
+    if usable < len(seen.base) and not settings.static:
         raise NotIdentifiable(
             f"the log has {usable} usable samples to fit {len(seen.base)} parameters; record"
             " longer, or hold out less"
