@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow coverage golden bench real trust worlds false-alarms streams planted payloads intervals instruments scale docs reference lint lint-types lint-snippets format clean
+.PHONY: help demo test test-slow coverage golden bench real trust worlds false-alarms streams planted payloads wrist-loads pushes intervals instruments scale docs reference lint lint-types lint-snippets format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,12 @@ planted: $(VENV)/.dev ## payloads, collisions and drift planted in the stream of
 
 payloads: $(VENV)/.worlds ## payloads and drive gains of three simulated arms: errors, and whether intervals hold (ARGS="--runs 10 --tune")
 	$(BIN)/python -m benchmarks.payloads $(ARGS)
+
+wrist-loads: $(VENV)/.worlds ## loads that a wrist sensor feels on three simulated arms, 0.1 and 0.2 s after lifting (ARGS="--runs 10")
+	$(BIN)/python -m benchmarks.wrist_loads $(ARGS)
+
+pushes: $(VENV)/.dev ## external torque on real logs: false alarms, and planted pushes found within 50 ms (ARGS="panda ur10 --rate 6")
+	$(BIN)/python -m benchmarks.pushes $(ARGS)
 
 intervals: $(VENV)/.dev ## whether 95 % intervals hold: simulated logs identified with defaults (ARGS="--runs 200 --write")
 	$(BIN)/python -m benchmarks.coverage $(ARGS)

@@ -21,6 +21,7 @@ from thetahat.identification import estimate_json, posterior_file
 from thetahat.identification.excitation import joint_motion
 from thetahat.identification.hand_guiding import HandGuiding, static_rank
 from thetahat.identification.verdict import Verdict, with_verdict
+from thetahat.identification.verdict_reason import Fields
 from thetahat.model.io.save import save
 from thetahat.model.joint_units import joint_units
 from thetahat.model.lock_joints import kept_positions
@@ -99,7 +100,7 @@ def as_data(result: Results) -> dict[str, Any]:
     )
 
 
-def _static(result: Results, data: dict[str, Any]) -> dict[str, Any]:
+def _static(result: Results, data: Fields) -> Fields:
     """Return what held poses tell: how many gravity parameters, and whether each joint stays."""
     dataset, robot = result.dataset, result.model.identified
     held = dataset.log if dataset.test_log is None else dataset.test_log

@@ -12,7 +12,6 @@ from thetahat.report.section import Block, Cell, Column, Figure, Panel, Section,
 from thetahat.report.text import Data
 
 Z95 = 1.96  # standard deviations of a 95 % interval
-MOMENTS = {"mcx": parameters.MCX, "mcy": parameters.MCY, "mcz": parameters.MCZ}
 COLUMNS = (
     Column("quantity"),
     Column("value", decimals=5),
@@ -47,10 +46,9 @@ def body_table(link: Data) -> Table:
     theta, std = link["theta"], link["std"]
     mass, spread = theta[parameters.M], std[parameters.M]
     rows: list[tuple[Cell, ...]] = [_row("mass", mass, spread, "kg")]
-    for axis, (name, k) in zip("xyz", MOMENTS.items(), strict=True):
+    for axis, k in zip("xyz", parameters.FIRST_MOMENT, strict=True):
         centre = theta[k] / mass if mass else None
         rows.append(_row(f"centre of mass {axis}", centre, _centre_std(theta, std, k), "m"))
-        rows.append(_row(f"first moment {name}", theta[k], std[k], "kg·m"))
     for k in parameters.INERTIA:
         rows.append(_row(parameters.NAMES[k], theta[k], std[k], "kg·m²"))
     note = (
