@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow coverage golden bench real trust worlds false-alarms streams planted payloads drives intervals instruments scale docs reference lint lint-types lint-snippets format clean ros2 motor
+.PHONY: help demo test test-slow coverage golden bench real trust worlds false-alarms streams planted payloads drives intervals instruments scale docs reference lint lint-types lint-snippets format clean ros2 motor wrist-loads pushes
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,12 @@ drives: $(VENV)/.dev ## drives of 50 simulated robots from commanded positions: 
 
 ros2: $(VENV)/.dev ## joint states over DDS on loopback: how many arrive, how late (ARGS="--seconds 10")
 	$(BIN)/python -m benchmarks.ros2_loopback $(ARGS)
+
+wrist-loads: $(VENV)/.worlds ## loads that a wrist sensor feels on three simulated arms, 0.1 and 0.2 s after lifting (ARGS="--runs 10")
+	$(BIN)/python -m benchmarks.wrist_loads $(ARGS)
+
+pushes: $(VENV)/.dev ## external torque on real logs: false alarms, and planted pushes found within 50 ms (ARGS="panda ur10 --rate 6")
+	$(BIN)/python -m benchmarks.pushes $(ARGS)
 
 intervals: $(VENV)/.dev ## whether 95 % intervals hold: simulated logs identified with defaults (ARGS="--runs 200 --write")
 	$(BIN)/python -m benchmarks.coverage $(ARGS)

@@ -10,6 +10,7 @@ from thetahat.identification.verdict_findings import EFFECTS
 from thetahat.report.identification_report import parity, processing
 from thetahat.report.section import Block, Code, Note, Text
 from thetahat.report.sections import bodies, torques
+from thetahat.report.sections.hand_guiding_section import guiding_table
 from thetahat.report.text import Data
 from thetahat.report.verdict_section import fit_summary, verdict_lines
 
@@ -23,6 +24,7 @@ def draw(estimate: Data, *, files: list[Path], seconds: float, verbose: bool = F
         [
             verdict_lines(estimate),
             torques.score_table(estimate) if verbose else torques.brief_score_table(estimate),
+            *((guiding_table(estimate),) if estimate.get("static") else ()),
             *(_details(estimate) if verbose else ()),
             _next_steps(estimate),
             [written(files, seconds), *(() if verbose else _more(estimate))],

@@ -28,7 +28,7 @@ from thetahat.model.wrench_sensors import (
 LARGEST = 64 * 2**20  # bytes; a humanoid's has less than one megabyte
 
 
-def read_estimate(path: str | os.PathLike[str]) -> dict[str, Any]:
+def read_estimate(path: str | os.PathLike[str]) -> Fields:
     """Read an `estimate.json`, schema thetahat/estimate/1."""
     path = Path(path)
     try:
@@ -55,7 +55,7 @@ def read_estimate(path: str | os.PathLike[str]) -> dict[str, Any]:
     return data
 
 
-def apply_estimate(data: dict[str, Any], robot: Robot, *, where: str = "the estimate") -> Robot:
+def apply_estimate(data: Fields, robot: Robot, *, where: str = "the estimate") -> Robot:
     """Return the robot with the values of an estimate.
 
     Joints that its log did not measure are locked, as they were for the fit. Wrist sensors of the
@@ -78,7 +78,7 @@ def stated_sensors(data: Data) -> tuple[str, ...]:
     return tuple(dict.fromkeys(link for name in names if (link := sensed_link(name))))
 
 
-def _with_values(data: dict[str, Any], robot: Robot, where: str) -> Robot:
+def _with_values(data: Fields, robot: Robot, where: str) -> Robot:
     try:
         locked = list(data["locked"])
         links = list(data["links"])
@@ -159,7 +159,7 @@ def base_covariance(data: Fields, names: tuple[str, ...], *, where: str) -> np.n
     return out
 
 
-def _with_friction(drive: Drive, friction: dict[str, Any] | None, where: str) -> Drive:
+def _with_friction(drive: Drive, friction: Fields | None, where: str) -> Drive:
     """The law of dry friction and the terms beyond the four."""
     if friction is None:
         return drive

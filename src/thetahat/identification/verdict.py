@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from thetahat.errors import known
+from thetahat.identification.hand_guiding import static_reasons
 from thetahat.identification.next_steps import Commands
 from thetahat.identification.uncertainty.flags import DECIDES, ILL_CONDITIONED
 from thetahat.identification.verdict_bodies import body_reasons
@@ -118,7 +119,11 @@ def judge(data: Data, out: str = "result") -> Verdict:
         interval_reasons,
         _solver_reasons,
     )
+    static = data.get("static")
+    if static:  # motion was not asked for
+        rules = (finding_reasons, _score_reasons, body_reasons, _solver_reasons)
     reasons = [reason for rule in rules for reason in rule(data, commands)]
+    reasons += static_reasons(static) if static else ()
     return verdict_of(_summary(data), reasons, commands.validate)
 
 

@@ -228,7 +228,7 @@ def block_maxima(values: np.ndarray, size: int) -> np.ndarray:
     return np.asarray(values[: count * size].reshape(count, size, values.shape[1]).max(axis=1))
 
 
-def tail(maxima: np.ndarray, chance: float) -> np.ndarray:
+def tail(maxima: np.ndarray, chance: float, margin: float = MARGIN) -> np.ndarray:
     """Return (nv,) that a block's maximum exceeds with this probability, by an exponential tail of
     its square, as Gaussian noise has it, and no less than what was reached, with a margin.
 
@@ -241,7 +241,7 @@ def tail(maxima: np.ndarray, chance: float) -> np.ndarray:
     scale = np.sum(excess, axis=0) / count
     often = max((1.0 - TAIL) / chance, 1.0)
     reach = np.sqrt(begin + scale * count * (often ** (1.0 / count) - 1.0))
-    return np.asarray(np.maximum.reduce([reach, MARGIN * most, np.full_like(most, 1e-9)]))
+    return np.asarray(np.maximum.reduce([reach, margin * most, np.full_like(most, 1e-9)]))
 
 
 class ContactDetector:

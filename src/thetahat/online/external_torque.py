@@ -41,6 +41,9 @@ from thetahat.online.contact_detector import (
 
 GAP = 0.1  # [s] after which the observer starts again
 GUIDED = 0.25  # [s] time constant of the slow part: a push that lasts is guiding by hand
+# of the largest slow part without contact: errors of a model are slow, too, and motion that was not
+# fitted has larger ones
+SLOW_MARGIN = 2.0
 RELEASED = 0.5  # of a push: below, it is over
 RESTING = 0.1  # [s] after a push in which none is looked for
 LONGEST = 10.0  # [s] of one push; what lasts longer is an error of the model
@@ -140,7 +143,11 @@ class ExternalTorque:
         chance = 0.5 * false_alarms * BLOCK / HOUR / robot.nv
         maxima = np.concatenate([each.slow for each in seen])
         return ExternalTorque(
-            robot, tail(maxima, chance), bandwidth=bandwidth, contact=contact, delay=delay
+            robot,
+            tail(maxima, chance, SLOW_MARGIN),
+            bandwidth=bandwidth,
+            contact=contact,
+            delay=delay,
         )
 
     def observe(self, run: Run) -> Observed:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from thetahat import robots
+from thetahat.data.held_poses import HeldPoses, held_poses
 from thetahat.data.joint_selection import JointSelection, require_torque, selected_dofs
 from thetahat.data.log import Log, read_files
 from thetahat.data.memory_log import log_from_table
@@ -35,6 +36,7 @@ from thetahat.identification.consistency.constraints import Bounds, Constraints,
 from thetahat.identification.consistency.plausibility import Reference, with_plausible_bounds
 from thetahat.identification.parameter_columns import prior_vector
 from thetahat.model.floating_base import floating_joint, ground_of
+from thetahat.model.friction_terms import FrictionDirection
 from thetahat.model.io.actuation_csv import with_map
 from thetahat.model.io.link_shapes import link_shapes
 from thetahat.model.io.load import load
@@ -105,7 +107,11 @@ class Dataset:
             robot = with_map(robot, path, whole=self.robot, locked=self.log.locked)
         terms = {term: term in settings.friction for term in ("viscous", "coulomb", "offset")}
         terms["offset"] |= bool(sensor_links(robot))  # the bias of a sensor is one
-        return robot.with_drive(**terms, armature=settings.armature is not False)
+        robot = robot.with_drive(**terms, armature=settings.armature is not False)
+        if settings.static:  # held poses: friction acts against the last motion
+            dry = FrictionDirection.plain(robot.nv)
+            robot = replace(robot, drive=robot.drive.with_dry(dry))
+        return robot
 
     @cached_property
     def train_rows(self) -> tuple[int, int]:
@@ -266,6 +272,8 @@ def read_dataset(
         )
     if isinstance(logs, Samples) and test is None and settings.held_out:
         logs, test = logs.split(1.0 - settings.held_out)
+    if settings.static:
+        return static_dataset(robot, logs, test, settings, engine)
     robot = with_logged_sensors(robot, logs, settings)
     log = require_torque(read_logs(robot, logs, settings, engine), "identify from")
     ground = _ground_findings(robot, log, logs, settings)
@@ -301,6 +309,41 @@ def _ground_findings(
 
     file = Path(log.sources[0].path).name if log_names(logs) else "the table"
     return check_ground(robot, log, file, frame=frame, other_frame=other_frame)
+
+
+def static_dataset(
+    robot: Robot, logs: LogInput, test: LogInput, settings: IdentifySettings, engine: Engine
+) -> Dataset:
+    """Return the poses that are held in the logs; every third is held out where no test log is
+    given.
+    """
+    log = require_torque(read_logs(robot, logs, settings, engine), "identify from")
+    poses = held_poses(log.read(), robot, Path(log.sources[0].path).name)
+    both = np.any(poses.approach > 0.0, axis=0) & np.any(poses.approach < 0.0, axis=0)
+    settings = replace(
+        settings,
+        friction=("coulomb", "offset") if np.any(both) else ("offset",),
+        armature=False,
+        tune=False,
+        instruments=False,
+        springs=False,
+    )
+    if test is not None:
+        other = require_torque(read_logs(robot, test, settings, engine), "score on")
+        scored = held_poses(other.read(), robot, Path(other.sources[0].path).name)
+        return Dataset(robot, _posed(poses, log, robot), _posed(scored, other, robot), settings)
+    if not settings.held_out:
+        return Dataset(robot, _posed(poses, log, robot), None, settings)
+    out = np.zeros(len(poses), dtype=bool)
+    out[2 :: max(2, round(1.0 / settings.held_out))] = True
+    fitted, held = (_posed(poses.part(rows), log, robot) for rows in (~out, out))
+    return Dataset(robot, fitted, held, settings)
+
+
+def _posed(poses: HeldPoses, log: Log, robot: Robot) -> Log:
+    """A log of held poses, with the name and findings of the one they are from."""
+    posed = samples_log(poses.samples(robot), robot)
+    return replace(posed, sources=log.sources, findings=log.findings, locked=log.locked)
 
 
 def read_logs(robot: Robot, logs: LogInput, settings: IdentifySettings, engine: Engine) -> Log:

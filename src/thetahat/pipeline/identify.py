@@ -351,7 +351,7 @@ def _solve(
     if ground_of(tuned.robot) is not None:  # each of the base's six rows tells of all bodies
         own = slice(None) if eliminates_forces(tuned.robot) else list(base_dofs(tuned.robot))
         usable = int(fold.information.rows[own].sum())
-    if usable < len(seen.base):
+    if usable < len(seen.base) and not settings.static:
         raise NotIdentifiable(
             f"the log has {usable} usable samples to fit {len(seen.base)} parameters; record"
             " longer, or hold out less"

@@ -6,6 +6,7 @@ estimate.json is the last, so that where it is, all are.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,8 +19,12 @@ from thetahat.errors import UsageError, known
 from thetahat.files import as_text, make_folder, require_folder, write_atomically
 from thetahat.identification import estimate_json, posterior_file
 from thetahat.identification.excitation import joint_motion
+from thetahat.identification.hand_guiding import HandGuiding, static_rank
 from thetahat.identification.verdict import Verdict, with_verdict
+from thetahat.identification.verdict_reason import Fields
 from thetahat.model.io.save import save
+from thetahat.model.joint_units import joint_units
+from thetahat.model.lock_joints import kept_positions
 from thetahat.model.wrench_sensors import sensor_links, without_wrench_sensors
 from thetahat.report.identification_report import sections, titles
 from thetahat.report.page import render
@@ -92,8 +97,34 @@ def as_data(result: Results) -> dict[str, Any]:
             "dropped": result.counts.dropped,
             "findings": findings,
             "warnings": [],
+            **({"static": _static(result, data)} if dataset.settings.static else {}),
         }
     )
+
+
+def _static(result: Results, data: Fields) -> Fields:
+    """Return what held poses tell: how many gravity parameters, and whether each joint stays."""
+    dataset, robot = result.dataset, result.model.identified
+    held = dataset.log if dataset.test_log is None else dataset.test_log
+    steps = held.samples.provenance["resolution"] if isinstance(held, SamplesLog) else ()
+    kept = kept_positions(dataset.robot, dataset.log.locked)[1]
+    stated = result.model.nominal.drive.coulomb
+    joints = []
+    for j, (row, (unit, _)) in enumerate(zip(data["joints"], joint_units(robot), strict=True)):
+        error = row["rms_test"] if row["rms_test"] is not None else row["noise"]["std"]
+        friction, spread = row["coulomb"], row["noise"]["std"] / math.sqrt(dataset.log.rows)
+        if not friction:
+            friction, spread = float(stated[j]) or None, 0.0
+        step = steps[kept[j]] if steps else math.inf
+        resolution = float(step) if math.isfinite(step) else None
+        joints.append(HandGuiding(row["name"], unit, error, friction, spread, resolution).as_data())
+    return {
+        "poses": dataset.log.rows,
+        "poses_test": 0 if dataset.test_log is None else dataset.test_log.rows,
+        "rank": data["rank"],
+        "structural_rank": static_rank(robot),
+        "joints": joints,
+    }
 
 
 def _seconds(dataset: Dataset) -> dict[str, float | None]:
@@ -175,6 +206,7 @@ def _settings(result: Results) -> dict[str, Any]:
         "format": given.format,
         "skip_bad_rows": given.skip_bad_rows,
         "gravity": [float(value) for value in dataset.robot.gravity],
+        "static": given.static,
         "rows_fitted": list(dataset.train_rows),
         "rows_held_out": None if held_out is None else list(held_out),
     }

@@ -197,6 +197,12 @@ class IdentifySettings:
         False,
         flags="--load-friction",
     )
+    static: bool = setting(
+        "Identify gravity alone, from poses that are held: masses and centres of mass as far as"
+        " holding torques tell them, for gravity compensation.",
+        False,
+        flags="--static",
+    )
     springs: bool = setting(
         "Identify springs and counterbalances of joints whose log shows them; default: yes.",
         True,

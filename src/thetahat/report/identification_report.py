@@ -11,8 +11,10 @@ from thetahat.identification.verdict_findings import EFFECTS
 from thetahat.model.robot import Robot
 from thetahat.report.section import Block, Column, Note, Section, Table, Text
 from thetahat.report.sections import bodies, torques
+from thetahat.report.sections.carried_body import carried_bodies
 from thetahat.report.sections.choices import choices
 from thetahat.report.sections.correlation_section import correlations
+from thetahat.report.sections.hand_guiding_section import hand_guiding
 from thetahat.report.sections.motion_section import motion
 from thetahat.report.sections.plausibility_section import Regions, plausibility
 from thetahat.report.sections.rollout_section import rollout
@@ -41,6 +43,7 @@ SETTINGS = {  # of provenance: titles, in the order shown
     "format": "format",
     "skip_bad_rows": "skip bad rows",
     "gravity": "gravity [m/s²]",
+    "static": "held poses alone",
     "rows_fitted": "rows fitted",
     "rows_held_out": "rows held out",
 }
@@ -65,6 +68,8 @@ def sections(
     """
     return [
         verdict(estimate),
+        *hand_guiding(estimate),
+        *carried_bodies(estimate, robot, traces.pose),
         torques.scores(estimate, traces),
         torques.torque(estimate, traces),
         torques.scatter(estimate, traces),
