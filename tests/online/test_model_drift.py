@@ -6,10 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from online_cases import push_all, run, wrong
+from online_cases import arm, push_all, run, wrong
 
-import thetahat as th
-from thetahat import robots
 from thetahat.online.identifier import OnlineIdentifier
 
 SECONDS = 60.0
@@ -18,7 +16,7 @@ JOINT = 1
 
 def drifting(share: float, seed: int) -> OnlineIdentifier:
     """Push a minute of motion, in which a joint's offset grows by a share of its RMS torque."""
-    robot = th.load(robots.path("arm4"))
+    robot = arm()
     stream = run(robot, SECONDS, seed=seed)
     tau = stream.tau.copy()
     grown = np.clip((stream.t - 25.0) / (SECONDS - 25.0), 0.0, 1.0)
@@ -36,5 +34,6 @@ def test_a_robot_that_stays_the_same_does_not_drift(seed: int) -> None:
 def test_an_offset_that_creeps_is_named_and_followed() -> None:
     one = drifting(0.6, 11)
     names = [event.joint for event in one.events if event.kind == "drift"]
-    assert names and set(names) == {one.nominal.velocity_names[JOINT]}
+    assert names
+    assert set(names) == {one.nominal.velocity_names[JOINT]}
     assert one.gate.open, one.gate.reason
