@@ -127,6 +127,12 @@ class OnlineIdentifier:
         link = self._payload_link
         self._drift = ModelDrift(robot.velocity_names, plan.reach)
         self._detector = None if link is None else PayloadDetector(robot, link)
+        self._begin()
+        self._warm()
+        self._forget_all()
+
+    def _begin(self) -> None:
+        """Nothing has come yet."""
         self._next_tick = self._next_score = self._moved = -math.inf
         self._scores = 0  # since the last update
         # since when samples are whole again (inf: no interruption); whether it was open before
@@ -136,11 +142,11 @@ class OnlineIdentifier:
         self.alarm: Alarm | None = None  # the last one
         self.payload: PayloadReport | None = None  # what is held since then, where that is asked
         self.updates = 0
-        self._measured = np.full(robot.nv, np.nan)  # torques of the same
+        self._measured = np.full(self._nominal.nv, np.nan)  # torques of the same
         self.stamp = math.nan  # [s] of the last sample that was pushed, taken or not
-        self._verdict = SampleVerdict(False, "no sample has come yet", self._gate.state, robot)
-        self._warm()
-        self._forget_all()
+        self._verdict = SampleVerdict(
+            False, "no sample has come yet", self._gate.state, self._nominal
+        )
 
     def _warm(self) -> None:
         """Compile and load all that an update uses, so that none has to wait for it."""
