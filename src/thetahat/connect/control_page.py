@@ -136,14 +136,25 @@ def sections(result: ControlResult, data: Data) -> tuple[Section, ...]:
     )
     blocks: list[Block] = [note, *(Text(sentence) for sentence in data["assumed"])]
     cycle = data["cycle_us"]
-    time = f"A command took {cycle['p50']:.0f} µs in the median, {cycle['p99']:.0f} µs in 99 % of"
-    ends = Text(f"{time} the cycles. The run ended: {data['ended']}.")
+    time = f"A cycle took {cycle['p50']:.0f} µs in the median, at most {_duration(cycle['p99'])} in"
+    beside = (
+        " of them, in which a simulated robot waits for updates of the model; a real one does not"
+        if data["via"] == "sim"
+        else " of them"
+    )
+    ends = Text(f"{time} 99 %{beside}. The run ended: {data['ended']}.")
     return (
         Section("Result", "result", (*blocks, Table(columns, rows), ends)),
         Section("Joint errors", "errors", (_errors(result),)),
         *_identified(data),
         Section("Gate and events", "events", _events(result, data)),
     )
+
+
+def _duration(microseconds: float) -> str:
+    if microseconds < 1000.0:
+        return f"{microseconds:.0f} µs"
+    return f"{1e-3 * microseconds:.1f} ms"
 
 
 def _identified(data: Data) -> tuple[Section, ...]:

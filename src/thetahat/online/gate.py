@@ -15,6 +15,8 @@ standstill fit of rank 6 of 60 (1.000). So a gate opens only where all of these 
                 than the torque's own noise
     ahead       each update's samples were predicted by the model before it, stacked R² ≥ the
                 closing threshold
+    later       per joint, models of two seconds ago predict the newest samples to the same; where
+                the buffer need not be full, this is what tells that the motion has shown itself
     channels    no torque runs against the nominal robot's, or is missing where that is large
     change      torques, inertia and masses within a factor of two of the nominal robot's, or
                 expected (model_change.py); signals that agree with each other (signal_check.py)
@@ -105,6 +107,8 @@ class Evidence:
     channels: tuple[str, ...]  # sentences of channels that cannot be believed
     names: tuple[str, ...]
     surprise: str = ""  # what of the model or the signals has to be expected by somebody
+    # (nv,) mean squared error of the newest samples by models two seconds older; None: not asked
+    later: np.ndarray | None = None
 
     @property
     def r2_ahead(self) -> float | None:
@@ -281,6 +285,7 @@ def _checks(gate: Gate, e: Evidence) -> tuple[Check, ...]:
         Check("physical", e.physical is True, kept, _physical(e)),
         *scores,
         _ahead(gate, e.r2_ahead),
+        *(() if e.later is None or e.held is None else (_later(gate, e, e.later, e.held),)),
         _change(e),
     )
 
@@ -294,6 +299,28 @@ def _ahead(gate: Gate, r2: float | None) -> Check:
     number = "undefined" if r2 is None else _digits(r2)
     sentence = f"R² of samples predicted ahead is {number}, to open it must reach {gate.closing:g}"
     return Check("ahead", r2 is not None and r2 >= gate.closing, True, sentence)
+
+
+def _later(gate: Gate, e: Evidence, later: np.ndarray, held: Score) -> Check:
+    """Whether models from before the newest samples predict them: else the motion still shows what
+    it has not shown before, and the model would have to extrapolate.
+    """
+    size2 = held.u2 / np.maximum(held.rows, 1)
+    floor = np.maximum(gate.rules.noise * e.noise, np.asarray(gate.rules.floor, dtype=float))
+    allowed = np.maximum((1.0 - gate.closing) * size2, floor**2)
+    with np.errstate(invalid="ignore"):
+        new = e.judged & ~(later <= allowed) & ~np.isnan(later)
+    if np.all(np.isnan(later)):
+        return Check("later", False, True, "no model is two seconds old yet")
+    if np.any(new):
+        return Check(
+            "later",
+            False,
+            True,
+            f"joint {_first(e, new)!r} moves in ways that the models of two seconds ago did not"
+            " predict",
+        )
+    return Check("later", True, True, "models of two seconds ago predict the newest samples")
 
 
 def _digits(r2: float) -> str:

@@ -16,6 +16,8 @@ from thetahat.online.gate import Score
 from thetahat.online.predict import Model
 
 LATELY = 3  # updates whose samples are the newest
+# updates by which a model must be older than the samples that it predicts well: 2 s at 3 Hz
+LATER = 6
 SIGMA = 1.4826  # standard deviations of normal errors in their median size
 # times what the median of the errors tells, at most, is their usual size: friction has heavy tails
 HEAVY = 3.0
@@ -39,6 +41,8 @@ class HeldOut:
         self._ahead = np.zeros((ticks, 2))  # e'e and u'u of every update's samples
         self._tick = 0
         self._pending = np.zeros(2)
+        # (updates, nv) rows and squared errors of every update's samples by an older model
+        self._later = np.zeros((2, LATER, robot.nv))
 
     def add(self, sample: FilteredSample, valid: np.ndarray) -> None:
         """Take one sample; valid: (nv,) which torques count."""
@@ -52,7 +56,7 @@ class HeldOut:
     def clear(self) -> None:
         """Empty."""
         self._count = self._fresh = 0
-        self._ahead[:], self._pending[:] = 0.0, 0.0
+        self._ahead[:], self._pending[:], self._later[:] = 0.0, 0.0, 0.0
         self._valid[:] = False
 
     def __len__(self) -> int:
@@ -132,6 +136,28 @@ class HeldOut:
             with np.errstate(over="ignore", invalid="ignore"):
                 error = tau - model.torque(q, dq, ddq)
                 self._pending[:] = np.sum(error**2, where=valid), np.sum(tau**2, where=valid)
+
+    def predict_later(self, model: Model | None) -> None:
+        """Predict the same samples by a model that is LATER updates older; None: there is none."""
+        order = self._order(self._fresh)
+        self._later[:] = np.roll(self._later, 1, axis=1)
+        self._later[:, 0] = 0.0
+        if model is not None and len(order):
+            q, dq, ddq, tau = (np.ascontiguousarray(array[order]) for array in self._arrays)
+            valid = self._valid[order]
+            with np.errstate(over="ignore", invalid="ignore"):
+                error = tau - model.torque(q, dq, ddq)
+            self._later[0, 0] = np.count_nonzero(valid, axis=0)
+            self._later[1, 0] = np.sum(error**2, axis=0, where=valid)
+
+    @property
+    def later(self) -> np.ndarray:
+        """(nv,) mean squared error of the last LATER updates' samples by models so much older; NaN
+        where a joint has not moved, or models have not been there for so long.
+        """
+        rows, squares = np.sum(self._later, axis=1)
+        whole = bool(np.all(np.any(self._later[0] > 0, axis=1)))
+        return np.where((rows > 0) & whole, squares / np.maximum(rows, 1.0), np.nan)
 
     def tick(self) -> None:
         """An update is done."""

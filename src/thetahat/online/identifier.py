@@ -10,6 +10,7 @@ monitor (residual_monitor.py) compares every sample with the model in use.
 from __future__ import annotations
 
 import math
+from collections import deque
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,7 +29,7 @@ from thetahat.online.change import Finding, ModelDrift, Suspicion, extrapolated
 from thetahat.online.config import FilterConfig, GateRules, SolverConfig, check, moved_keywords
 from thetahat.online.encoder_zero import zero_shift
 from thetahat.online.gate import Evidence, Gate, GateState, Score
-from thetahat.online.held_out import HeldOut, usual_errors
+from thetahat.online.held_out import LATER, HeldOut, usual_errors
 from thetahat.online.learner import Learner
 from thetahat.online.null_hypothesis import one_model_explains
 from thetahat.online.payload_detector import PayloadDetector
@@ -126,6 +127,12 @@ class OnlineIdentifier:
         link = self._payload_link
         self._drift = ModelDrift(robot.velocity_names, plan.reach)
         self._detector = None if link is None else PayloadDetector(robot, link)
+        self._begin()
+        self._warm()
+        self._forget_all()
+
+    def _begin(self) -> None:
+        """Nothing has come yet."""
         self._next_tick = self._next_score = self._moved = -math.inf
         self._scores = 0  # since the last update
         # since when samples are whole again (inf: no interruption); whether it was open before
@@ -135,11 +142,11 @@ class OnlineIdentifier:
         self.alarm: Alarm | None = None  # the last one
         self.payload: PayloadReport | None = None  # what is held since then, where that is asked
         self.updates = 0
-        self._measured = np.full(robot.nv, np.nan)  # torques of the same
+        self._measured = np.full(self._nominal.nv, np.nan)  # torques of the same
         self.stamp = math.nan  # [s] of the last sample that was pushed, taken or not
-        self._verdict = SampleVerdict(False, "no sample has come yet", self._gate.state, robot)
-        self._warm()
-        self._forget_all()
+        self._verdict = SampleVerdict(
+            False, "no sample has come yet", self._gate.state, self._nominal
+        )
 
     def _warm(self) -> None:
         """Compile and load all that an update uses, so that none has to wait for it."""
@@ -391,6 +398,7 @@ class OnlineIdentifier:
         """Forget what was learned, which may be of another robot."""
         self._learner.forget()
         self._held_out.clear()
+        self._older: deque[Model] = deque(maxlen=LATER)  # models of the last updates
         self._monitor: ResidualMonitor | None = None
         self._suspicion: Suspicion | None = None
         self._drift.reset()
@@ -469,6 +477,10 @@ class OnlineIdentifier:
             # a model from few samples says nothing about those after it
             if ahead is not None and 2 * len(self._learner.memory) >= self.window:
                 self._held_out.predict(ahead)
+                self._older.append(ahead)
+            if self.buffer.needed < self.buffer.size:
+                full = len(self._older) == LATER
+                self._held_out.predict_later(self._older[0] if full else None)
             self._learner.add(sample, valid, now)
         elif (self._scores + 1) % self._fit_every == 0 and self._scores + 1 < SCORES:
             self._learner.remember(sample, valid)
@@ -609,6 +621,7 @@ class OnlineIdentifier:
             sentence=learner.unphysical,
             held=score,
             ahead=self._held_out.ahead,
+            later=self._held_out.later if self.buffer.needed < self.buffer.size else None,
             noise=self._stream.torque_noise,
             moving=self._held_out.moving,
             still_for=now - self._moved,

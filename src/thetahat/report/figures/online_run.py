@@ -24,6 +24,7 @@ from thetahat.report.figures.base import (
     line,
     linear,
     log_axis,
+    relative,
     shown,
     swatch,
 )
@@ -116,6 +117,8 @@ def unexplained_over_time(
         values = np.append(values, 1.0 - threshold)
     low, high = (values.min(), values.max()) if len(values) else (0.01, 1.0)
     data = _lines(left, first=2, others=1.3)
+    for drawn, each in zip(data, left.values(), strict=True):
+        drawn["y"] = relative(each.y)  # digits that a linear axis would not show
     y = log_axis("1 − R² (lower is better)", 0.7 * low, 1.4 * high)
     drawing = figure(data, x=axis("time [s]"), y=y, hovermode="x unified", shapes=[])
     if threshold is not None and threshold < 1.0:
