@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from thetahat.export.codegen.c_sources import RobotCode
+from thetahat.export.codegen.code_files import code_files
 
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-O3")
 COMPILERS = [
@@ -24,7 +25,7 @@ needs_compiler = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is 
 
 def write(code: RobotCode, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in code.files().items():
+    for name, text in code_files(code).items():
         (folder / name).write_text(text, encoding="utf-8")
     return folder
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -42,10 +43,9 @@ class Function:
     def definition(self, prefix: str) -> str:
         """Return the function as C."""
         text = "\n".join(self.lines)
-        unused = [name for name in self.inputs if f"{name}[" not in text and f"{name})" not in text]
-        body = [*(f"(void){name};" for name in unused), *self.lines]
-        if not any(f"{self.output}[" in line or f"({self.output}" in line for line in body):
-            body.append(f"(void){self.output};")
+        names = set(re.findall(r"[A-Za-z_]\w*", text))
+        unused = [name for name in (*self.inputs, self.output) if name not in names]
+        body = [*self.lines, *(f"(void){name};" for name in unused)]
         return f"{self.signature(prefix)}\n{{\n" + "\n".join(f"    {b}" for b in body) + "\n}\n"
 
 
@@ -71,18 +71,38 @@ class RobotFunctions:
 
     # -- torques -----------------------------------------------------------------------------------
 
+    @property
+    def rigid(self) -> str:
+        """The static function that the others share: torque of the rigid bodies."""
+        tau = self._vector("tau", self.model.inverse_dynamics(self.dq, self.ddq))
+        arguments = ", ".join(f"const real *restrict {name}" for name in ("p", "q", "dq", "ddq"))
+        body = "\n".join(f"    {line}" for line in self._lines(tau))
+        return f"static void rigid_bodies({arguments}, real *restrict tau)\n{{\n{body}\n}}\n"
+
     def inverse_dynamics(self) -> Function:
         """Return D q̈ + C q̇ + G, drive included."""
-        load = self.model.inverse_dynamics(self.dq, self.ddq)
-        extra = self.drive.torque(self.q, self.dq, self.ddq, load)
-        tau = [a + b for a, b in zip(load, extra, strict=True)]
+        extra = self.drive.torque(self.q, self.dq, self.ddq, self._load)
         return Function(
             "inverse_dynamics",
             ("p", "q", "dq", "ddq"),
             "tau",
             "tau = D(q) ddq + C(q, dq) dq + G(q), friction, springs and rotors included",
-            self._lines(self._vector("tau", tau)),
+            ("rigid_bodies(p, q, dq, ddq, tau);", *self._added(extra)),
         )
+
+    @property
+    def _load(self) -> list[Expression]:
+        return self.graph.inputs("load", self.robot.nv)
+
+    def _added(self, extra: Sequence[Expression]) -> tuple[str, ...]:
+        """Add the drive's torque to tau, of which terms that need the load read a copy."""
+        sums = [
+            (f"tau[{k}]", self.graph.input("tau", k) + value)
+            for k, value in enumerate(extra)
+            if not value.is_zero
+        ]
+        copy = (f"real load[{self.robot.nv}];", "memcpy(load, tau, sizeof load);")
+        return (*(copy if self.robot.drive.needs_load else ()), *self._lines(sums))
 
     def gravity(self) -> Function:
         """Return G."""
@@ -104,16 +124,20 @@ class RobotFunctions:
             ddq_d[k] + (kp[k] * (q_d[k] - self.q[k]) + kd[k] * (dq_d[k] - self.dq[k]))
             for k in range(nv)
         ]
-        load = self.model.inverse_dynamics(self.dq, command)
-        extra = self.drive.torque(self.q, dq_d, command, load, transition=TRANSITION)
-        tau = [a + b for a, b in zip(load, extra, strict=True)]
+        given = graph.inputs("command", nv)
+        extra = self.drive.torque(self.q, dq_d, given, self._load, transition=TRANSITION)
         return Function(
             "computed_torque",
             ("p", "q", "dq", "q_d", "dq_d", "ddq_d", "kp", "kd"),
             "tau",
             "tau = D(q) (ddq_d + kp (q_d - q) + kd (dq_d - dq)) + C(q, dq) dq + G(q), friction of"
             " the wanted speed dq_d; kp [1/s^2], kd [1/s]",
-            self._lines(self._vector("tau", tau)),
+            (
+                f"real command[{nv}];",
+                *self._lines(self._vector("command", command)),
+                "rigid_bodies(p, q, dq, command, tau);",
+                *self._added(extra),
+            ),
         )
 
     # -- matrices ----------------------------------------------------------------------------------
@@ -195,28 +219,23 @@ class RobotFunctions:
         """Return q̈ by a factor of D: LᵀDL along the branches of the tree, or Cholesky where mimic
         joints or rotors couple them.
         """
-        nv = self.robot.nv
-        load = self.model.inverse_dynamics(self.dq, self.still)
+        nv, graph = self.robot.nv, self.graph
+        bias, tau = graph.inputs("ddq", nv), graph.inputs("tau", nv)
         extra = self.drive.torque(self.q, self.dq, self.still, None)
-        tau = self.graph.inputs("tau", nv)
-        rest = [tau[k] - (load[k] + extra[k]) for k in range(nv)]
+        rest = [tau[k] - (bias[k] + extra[k]) for k in range(nv)]
         coupled = self.robot.tree.has_mimic or self.robot.drive.couples_joints
-        entries = dict(self._mass_matrix)
-        parents = parent_directions(self.robot)
-        for k in () if coupled else range(nv):  # what the loops read is written
-            i = k
-            while i >= 0:
-                entries.setdefault((k, i), self.graph.zero)
-                i = parents[i]
-        targets = [(f"D[{i * nv + j}]", entry) for (i, j), entry in entries.items()]
-        lines = [f"real D[{nv * nv}];"]
-        if coupled:
-            lines.append("memset(D, 0, sizeof D);")
-        lines += self._lines([*targets, *self._vector("ddq", rest)])
+        lines = [
+            f"real D[{nv * nv}], still[{nv}];",
+            "memset(D, 0, sizeof D);",
+            "memset(still, 0, sizeof still);",
+            "@name@_mass_matrix(p, q, D);",
+            "rigid_bodies(p, q, dq, still, ddq);",
+            *self._lines(self._vector("ddq", rest)),
+        ]
         if coupled:
             lines.append("return solve_dense(D, ddq);")
         else:
-            table = ", ".join(str(k) for k in parents)
+            table = ", ".join(str(k) for k in parent_directions(self.robot))
             lines.insert(0, f"static const int parent[{nv}] = {{{table}}};")
             lines.append("return solve_along_tree(parent, D, ddq);")
         return Function(

@@ -105,25 +105,10 @@ class RobotCode:
             digest.update(np.ascontiguousarray(table).tobytes())
         return digest.hexdigest()
 
-    # -- files -------------------------------------------------------------------------------------
+    # -- text -------------------------------------------------------------------------------------
 
-    def files(self) -> dict[str, str]:
-        """Return the text of every file by its name."""
-        from thetahat.export.codegen.self_test import self_test
-
-        return {
-            f"{self.prefix}.h": self.header(),
-            f"{self.prefix}.c": self.source(),
-            "self_test.c": self_test(self),
-            "CMakeLists.txt": self._filled(c_templates.CMAKE),
-            **(
-                {"computed_torque_controller.hpp": self._filled(c_templates.CONTROLLER)}
-                if any(f.name == "computed_torque" for f in self.functions)
-                else {}
-            ),
-        }
-
-    def _filled(self, text: str) -> str:
+    def filled(self, text: str) -> str:
+        """Return a template with the robot's prefix in it."""
         return text.replace("@name@", self.prefix).replace("@NAME@", self.prefix.upper())
 
     def header(self) -> str:
@@ -156,7 +141,7 @@ class RobotCode:
             ("@functions@", "\n".join([*zeros, *described])),
         ):
             text = text.replace(key, value)
-        return self._filled(text)
+        return self.filled(text)
 
     @property
     def _matrices(self) -> list[tuple[str, str]]:
@@ -208,6 +193,7 @@ class RobotCode:
             f"const char @name@_joint_names[@NAME@_NV][@NAME@_LONGEST_NAME] = {{\n{names}\n}};\n",
             f"const @name@_real @name@_parameters[@NAME@_PARAMETERS] = {{\n{values}\n}};\n",
         ]
+        parts.append(build.rigid)
         if any(f.name == "forward_dynamics" for f in self.functions):
             parts.append(build.solver)
         sizes = {"mass_matrix": "NV", "regressor": "COLUMNS", "base_regressor": "BASE"}
@@ -217,7 +203,7 @@ class RobotCode:
             for name, output in self._matrices
         ]
         parts += [function.definition(self.prefix) for function in self.functions]
-        return self._filled(c_templates.SOURCE.replace("@parts@", "\n".join(parts)))
+        return self.filled(c_templates.SOURCE.replace("@parts@", "\n".join(parts)))
 
 
 def no_forward_dynamics(robot: Robot) -> str | None:

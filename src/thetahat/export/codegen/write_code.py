@@ -8,6 +8,7 @@ from pathlib import Path
 from thetahat import robots
 from thetahat.errors import UsageError
 from thetahat.export.codegen.c_sources import RobotCode
+from thetahat.export.codegen.code_files import code_files
 from thetahat.export.simulator_model import read_simulator_model
 from thetahat.files import make_folder, require_folder, write_atomically
 from thetahat.identification.verdict_reason import Data
@@ -51,7 +52,7 @@ def write_code(source: str, folder: Path, settings: CodegenSettings | None = Non
     settings = settings or CodegenSettings()
     robot = read_robot(source, settings)
     code = RobotCode(robot, single=settings.precision == "float", name=settings.name)
-    files = code.files()
+    files = code_files(code)
     require_folder(folder, [folder / name for name in files], [source])
     make_folder(folder)
     for name, text in files.items():
