@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from planted_drives import planted
 
 import thetahat as th
+from planted_drives import planted
 from thetahat.identification.actuators.drive_log import DriveLog
 from thetahat.identification.actuators.drive_parameters import DriveParameters
 from thetahat.identification.rollout_errors import HORIZONS
