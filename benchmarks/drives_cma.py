@@ -34,7 +34,7 @@ from thetahat.pipeline.settings import IdentifySettings
 
 WITHIN = 0.01  # of the fit's objective
 LONGEST = 20.0  # times the fit's processor time
-SPREAD = 20.0  # steps of finite differences: CMA-ES's first standard deviation of a parameter
+SPREAD = 20.0  # small steps: CMA-ES's first standard deviation of a parameter
 
 
 class Objective:

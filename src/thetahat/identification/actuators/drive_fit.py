@@ -29,7 +29,7 @@ MOST_STEPS = 15
 CONVERGED = 2e-4  # relative decrease of the cost below which a fit stops
 DAMPING = 1e-3  # of Levenberg–Marquardt, at first
 MOST_DAMPING = 1e4
-LONGEST = 100.0  # steps of finite differences that a parameter moves at most at once
+LONGEST = 100.0  # small steps that a parameter moves at most at once
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ STRIBECK, STRIBECK_SPEED, LOAD, QUADRATIC, DEADBAND = range(9, 14)
 PER_KP = (VISCOUS, COULOMB, ARMATURE, LIMIT, OFFSET, STRIBECK, QUADRATIC)
 LOGARITHMIC = (KP, LIMIT, STRIBECK_SPEED)
 NO_LIMIT = 1e9  # [N·m] of a drive whose torque is not bounded
-# Bounds, and steps of finite differences, of what the fit sees: logarithms, ratios to kp, SI units.
+# Bounds and small steps of what the fit sees: logarithms, ratios to kp, SI units.
 LOWER = {VISCOUS: 0.0, COULOMB: 0.0, ARMATURE: 0.0, DELAY: 0.0, STRIBECK: 0.0, LOAD: 0.0}
 LOWER |= {QUADRATIC: 0.0, DEADBAND: 0.0, BIAS: -0.5, KP: -7.0, LIMIT: -10.0, STRIBECK_SPEED: -7.0}
 UPPER = {DELAY: 0.25, BIAS: 0.5, LOAD: 0.95, DEADBAND: 0.2, KP: 12.0, STRIBECK_SPEED: 2.0}
@@ -101,7 +101,7 @@ class DriveParameters:
 
     @property
     def steps(self) -> np.ndarray:
-        """Steps of finite differences of what the fit sees."""
+        """Small steps of what the fit sees: the unit of how far it moves at once."""
         return np.array([STEPS[int(k)] for k in self.entries[:, 1]])
 
     @property
