@@ -169,8 +169,8 @@ def test_sticks_join_the_joints(arm: th.Robot) -> None:
 
 def test_sections_are_data_in_the_order_engineers_ask(case: report_cases.Case) -> None:
     sections = case.sections
-    order = "verdict scores torque scatter residuals motion parameters plausibility bodies unseen"
-    order += " correlations choices audit use provenance"
+    order = "verdict scores torque scatter residuals rollout motion parameters plausibility bodies"
+    order += " unseen correlations choices audit use provenance"
     assert [section.anchor for section in sections] == order.split()
     data = plain(sections)
     assert json.loads(json.dumps(data, allow_nan=False)) == data

@@ -109,13 +109,16 @@ class TorqueWindows:
             if not parts:
                 continue
             directions = [part.direction for part in parts if part.direction is not None]
-            arrays = (
+            t, q, dq, tau = (
                 np.concatenate([getattr(part, name) for part in parts])
                 for name in ("t", "q", "dq", "tau")
             )
             out.append(
                 Stretch(
-                    *arrays,
+                    t,
+                    q,
+                    dq,
+                    tau,
                     np.concatenate(directions) if len(directions) == len(parts) else None,
                     np.concatenate([part.reason for part in parts]),
                 )

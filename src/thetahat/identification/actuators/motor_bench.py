@@ -185,10 +185,11 @@ def fit(
         out = np.zeros((len(points), len(runs.rows)))
         sets = np.array([_moved(start, names, x).vector for x in points])
         _simulate(sets, pendulum, runs, out)
-        return out[:, used]
+        simulated: np.ndarray = out[:, used]
+        return simulated
 
     def residual(x: np.ndarray) -> np.ndarray:
-        return positions(x[None])[0] - measured
+        return np.asarray(positions(x[None])[0] - measured)
 
     def jacobian(x: np.ndarray) -> np.ndarray:
         sign = np.where(x + steps > high, -1.0, 1.0)
@@ -250,7 +251,7 @@ def _covariance(residual: np.ndarray, J: np.ndarray, runs: BenchRuns) -> np.ndar
     rows = _correlated_rows(weighted, stops)
     naive = inverse * float(np.mean(weighted**2)) * rows
     if len(blocks) < 4:
-        return naive
+        return np.asarray(naive)
     g = np.array(blocks)
     robust = inverse @ (g.T @ g) @ inverse * len(g) / (len(g) - 1.0)
     more = np.sqrt(np.maximum(np.diag(robust) / np.maximum(np.diag(naive), 1e-300), 1.0))
