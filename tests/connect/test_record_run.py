@@ -30,7 +30,7 @@ from thetahat.excite.trajectory import Motion
 
 RATE = 200.0  # [Hz]
 LOST = 0.1  # [s] of samples that a kill may cost
-KILLS = 3  # moments; the slow test has 30
+KILLS = 2  # moments; the slow test has 30
 
 
 def motion(seconds: float = 2.0, reach: float = 0.5) -> Motion:
