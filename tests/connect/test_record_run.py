@@ -163,6 +163,8 @@ class Hostile(SimulatedRobot):
         state = super().read()
         if self.after > 0 or state is None:
             return state
+        if self.kind == "renamed":
+            raise RefusedForSafety("the topic now has other joints")
         nan = np.full(4, np.nan)
         return {
             "not a number": RobotState(state.t, nan, state.dq, state.tau),
@@ -181,6 +183,7 @@ class Hostile(SimulatedRobot):
         ("infinite", "missing"),
         ("elsewhere", "does not follow"),
         ("stopped", "its guard is open"),
+        ("renamed", "other joints"),
     ],
 )
 def test_nonsense_ends_in_a_sentence_and_never_in_a_command(
