@@ -195,6 +195,12 @@ def test_nonsense_ends_in_a_sentence_and_never_in_a_command(
     assert words in recording.ended
     assert is_held(robot)
     assert np.all(np.isfinite(recording.recorded.q))
+
+
+def test_a_robot_that_never_speaks_sense_is_commanded_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("thetahat.connect.record_run.FIRST", 0.5)
     silent = robot_with()
     silent.__class__, silent.kind, silent.after = Hostile, "huge", 0  # type: ignore[assignment, attr-defined]
     before = silent.plant.state.q
