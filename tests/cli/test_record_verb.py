@@ -49,6 +49,7 @@ def test_a_motion_is_rehearsed_played_recorded_and_checked(
     assert sorted(each.name for each in tmp_path.iterdir()) == ["log.parquet"]
 
 
+@pytest.mark.slow  # faults one by one: tests/connect/test_record_run.py
 def test_a_fault_ends_it_with_a_sentence_and_the_log_is_kept(
     thetahat: Thetahat, motion: Path, tmp_path: Path
 ) -> None:

@@ -30,7 +30,7 @@ from thetahat.excite.trajectory import Motion
 
 RATE = 200.0  # [Hz]
 LOST = 0.1  # [s] of samples that a kill may cost
-KILLS = 3  # moments; the slow test has 30
+KILLS = 2  # moments; the slow test has 30
 
 
 def motion(seconds: float = 2.0, reach: float = 0.5) -> Motion:
@@ -163,6 +163,8 @@ class Hostile(SimulatedRobot):
         state = super().read()
         if self.after > 0 or state is None:
             return state
+        if self.kind == "renamed":
+            raise RefusedForSafety("the topic now has other joints")
         nan = np.full(4, np.nan)
         return {
             "not a number": RobotState(state.t, nan, state.dq, state.tau),
@@ -181,6 +183,7 @@ class Hostile(SimulatedRobot):
         ("infinite", "missing"),
         ("elsewhere", "does not follow"),
         ("stopped", "its guard is open"),
+        ("renamed", "other joints"),
     ],
 )
 def test_nonsense_ends_in_a_sentence_and_never_in_a_command(
@@ -192,6 +195,12 @@ def test_nonsense_ends_in_a_sentence_and_never_in_a_command(
     assert words in recording.ended
     assert is_held(robot)
     assert np.all(np.isfinite(recording.recorded.q))
+
+
+def test_a_robot_that_never_speaks_sense_is_commanded_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("thetahat.connect.record_run.FIRST", 0.5)
     silent = robot_with()
     silent.__class__, silent.kind, silent.after = Hostile, "huge", 0  # type: ignore[assignment, attr-defined]
     before = silent.plant.state.q

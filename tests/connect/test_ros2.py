@@ -185,7 +185,15 @@ def heard(connection: Ros2Connection) -> None:
         assert state is None or state.is_valid(3)
 
 
-@pytest.mark.parametrize("kind", ["not a number", "huge", "short", "renamed"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "not a number",
+        pytest.param("huge", marks=pytest.mark.slow),
+        pytest.param("short", marks=pytest.mark.slow),
+        "renamed",
+    ],
+)
 def test_nonsense_is_no_sample_and_other_names_are_named(kind: str) -> None:
     with Node(domain_number(), JOINTS, kind):
         connection = connected()

@@ -62,6 +62,7 @@ def test_the_robot_that_runs_by_the_clock_passes_the_kit() -> None:
         check_connection(lambda: SimulatedConnection(running.path))
     finally:
         running.stop()
+    assert running.process.exitcode is not None, "it ends with its owner"
 
 
 class Broken(SimulatedRobot):
@@ -141,7 +142,7 @@ def test_brakes_close_however_a_client_ends(simulator: SimulatorProcess, end: st
     rests(simulator.path, near)
 
 
-@pytest.mark.parametrize("clocked", [True, False])
+@pytest.mark.parametrize("clocked", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_client_that_stalls_is_not_obeyed_again(clocked: bool) -> None:
     running = SimulatorProcess(setup(watchdog=0.05, clocked=clocked))
     try:
@@ -186,14 +187,6 @@ def test_what_is_no_robot_is_named(tmp_path: object) -> None:
         with pytest.raises(MalformedInput, match="no simulated robot"):
             SimulatedConnection(path)
         os.waitpid(child, 0)
-
-
-def test_the_process_ends_with_its_owner() -> None:
-    running = SimulatorProcess(setup())
-    pid = running.process.pid
-    assert pid is not None
-    running.stop()
-    assert running.process.exitcode is not None
 
 
 def test_faults_show_and_others_are_refused() -> None:

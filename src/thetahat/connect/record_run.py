@@ -37,7 +37,7 @@ from thetahat.connect.screening import Screen
 from thetahat.control.computed_torque import ComputedTorque
 from thetahat.control.loop import Cycle, Loop
 from thetahat.control.loop_timing import VirtualClock
-from thetahat.errors import RefusedForSafety, UsageError, check_positive
+from thetahat.errors import RefusedForSafety, ThetahatError, UsageError, check_positive
 from thetahat.excite.trajectories import Moves
 from thetahat.excite.trajectory import Motion
 from thetahat.identification.verdict import Verdict
@@ -135,6 +135,10 @@ class RecordRun:
             file = RecordingFile(self.log, self.robot, fingerprint(motion), self.settings.rate)
             try:
                 ended, missed = self._played(sample, parts, file, progress)
+            except ThetahatError as error:  # of the connection: what was recorded stays
+                if not file.rows:
+                    raise
+                ended, missed = str(error), 0
             finally:
                 file.close()
         finally:
