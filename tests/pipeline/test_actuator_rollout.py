@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks.planted_drives import planted, robot_of
 
 import thetahat as th
-from planted_drives import planted
 from thetahat.identification.actuators.drive_log import DriveLog
 from thetahat.identification.actuators.drive_parameters import DriveParameters
 from thetahat.identification.rollout_errors import HORIZONS
@@ -18,7 +19,9 @@ pytest.importorskip("mujoco", reason="MuJoCo moves the arm (pip install mujoco)"
 
 
 def test_true_drives_move_as_the_log_and_wrong_ones_do_not(tmp_path: Path) -> None:
-    file, log, truth = planted(tmp_path, joints=2, seed=5, seconds=12.0)
+    robot_planted = replace(robot_of("arm", 5, joints=2), seconds=12.0, rate=100.0)
+    file, log = planted(tmp_path, robot_planted, seed=5)
+    truth = robot_planted.drives
     with np.load(log) as data:
         t = data["t"]
         q, command = (

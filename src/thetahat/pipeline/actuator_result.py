@@ -28,10 +28,12 @@ from thetahat.identification.actuators.identify_drives import (
     KnownGains,
     bias_is_known,
 )
+from thetahat.identification.rollout_errors import RolloutErrors
 from thetahat.identification.verdict import Verdict
 from thetahat.identification.verdict_reason import Fields
 from thetahat.model.joint_units import joint_units
 from thetahat.model.robot import Robot
+from thetahat.pipeline.actuator_rollout import command_rollout
 from thetahat.pipeline.outputs import provenance
 from thetahat.pipeline.settings import IdentifySettings
 
@@ -71,6 +73,7 @@ class ActuatorScores:
     command: np.ndarray | None  # of q − command
     rows: tuple[int, int]  # fitted, held out
     motion: DriveMotion | None  # held out
+    rollout: RolloutErrors | None = None  # the same by horizon, from many states
 
     @staticmethod
     def of(
@@ -93,6 +96,7 @@ class ActuatorScores:
             motion.errors(motion.command),
             (train.rows, test.rows),
             motion,
+            command_rollout(robot, test, drives, nominal),
         )
 
     def mean(self, kind: str, joint: int | None = None) -> float | None:
@@ -141,7 +145,7 @@ class ActuatorIdentification:
             "rms_command": scores.mean("command"),
             "rms_train": scores.mean("train"),
             "runs": self._runs(),
-            "horizons": self._horizons(),
+            "rollout": None if scores.rollout is None else scores.rollout.as_data(),
             "samples": scores.rows[0],
             "samples_test": scores.rows[1],
             "rows_per_sample": self.identified.uncertainty.rows_per_sample,
@@ -163,14 +167,6 @@ class ActuatorIdentification:
         return [
             {"name": name, "rms": [float(value) for value in errors]}
             for (name, _, _), errors in zip(motion.log.runs, self.scores.test, strict=True)
-        ]
-
-    def _horizons(self) -> list[Fields]:
-        motion = self.scores.motion
-        return [
-            {"seconds": seconds, "rms": error, "rms_nominal": nominal}
-            for seconds, error, nominal in (() if motion is None else motion.horizons)
-            if np.isfinite(error) and np.isfinite(nominal)
         ]
 
     def _joint(self, at: int, name: str) -> Fields:

@@ -9,12 +9,12 @@ from thetahat.report.actuator_tables import (
     drive_table,
     error_table,
     extra_table,
-    horizon_table,
     run_table,
 )
 from thetahat.report.decimate import Envelope
 from thetahat.report.figures.positions import position_error, positions_over_time
 from thetahat.report.section import Block, Code, Figure, Panel, Section, Text
+from thetahat.report.sections.rollout_section import rollout_figure, rollout_table
 from thetahat.report.text import Data
 from thetahat.report.traces import Series
 from thetahat.report.verdict_section import verdict_lines
@@ -53,8 +53,8 @@ def _drives(data: Data) -> Section:
 
 def _errors(data: Data) -> Section:
     blocks: list[Block] = [error_table(data)]
-    if data["horizons"]:
-        blocks.append(horizon_table(data))
+    if data["rollout"] is not None:
+        blocks += [rollout_figure(data["rollout"]), rollout_table(data["rollout"])]
     if len(data["runs"]) > 1:
         blocks.append(run_table(data))
     return Section("Open-loop error", "errors", tuple(blocks))

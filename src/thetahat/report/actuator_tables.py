@@ -81,20 +81,6 @@ def extra_table(data: Data) -> Table | None:
     return Table(columns, tuple(rows), note=note)
 
 
-def horizon_table(data: Data) -> Table:
-    """Return the error so long after a logged state."""
-    rows: list[tuple[Cell, ...]] = [
-        (each["seconds"], each["rms"], each["rms_nominal"]) for each in data["horizons"]
-    ]
-    columns = (
-        Column("horizon [s]"),
-        Column("identified", decimals=4),
-        Column("file's actuators", decimals=4),
-    )
-    note = "RMS of q − q_sim [rad] so long after a logged state, over starts and joints."
-    return Table(columns, tuple(rows), note=note)
-
-
 def run_table(data: Data) -> Table:
     """Return the error of every held-out run and joint."""
     columns = [Column("run")]

@@ -27,6 +27,12 @@ def rollout(estimate: Data) -> Section:
     data = estimate.get("rollout")
     if not data:
         return Section("Simulated motion", "rollout", (NOTHING,))
+    blocks = (Text(_words(data)), rollout_figure(data), rollout_table(data))
+    return Section("Simulated motion", "rollout", blocks)
+
+
+def rollout_figure(data: Data) -> Figure:
+    """Return errors against the horizon, of the tip and of every joint."""
     horizons = data["horizons"]
     panels = [
         Panel(
@@ -41,8 +47,7 @@ def rollout(estimate: Data) -> Section:
         "RMS error of simulated positions against the time since the simulation began. Both"
         " axes are logarithmic."
     )
-    blocks = (Text(_words(data)), Figure(tuple(panels), caption), rollout_table(data))
-    return Section("Simulated motion", "rollout", blocks)
+    return Figure(tuple(panels), caption)
 
 
 def rollout_table(data: Data) -> Table:
