@@ -57,7 +57,7 @@ template <class F> static double one(int n, F f) {
 }
 // robot.urdf robot.so rounds columns order...
 int main(int, char ** argv) {
-  Model model; urdf::buildModel(argv[1], model); Data data(model);
+  Model model; pinocchio::urdf::buildModel(argv[1], model); Data data(model);
   const int n = model.nv, rounds = atoi(argv[3]), columns = atoi(argv[4]);
   void * code = dlopen(argv[2], RTLD_NOW);
   if (!code) { std::fprintf(stderr, "%s", dlerror()); return 1; }
