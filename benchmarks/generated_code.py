@@ -40,22 +40,31 @@ PROGRAM = r"""
 #include <pinocchio/algorithm/rnea.hpp>
 #include <pinocchio/algorithm/crba.hpp>
 #include <pinocchio/algorithm/regressor.hpp>
+#include <dlfcn.h>
 #include <time.h>
 #include <cstdio>
+#include <cstdlib>
 #include <vector>
-#include "@name@.h"
 using namespace pinocchio;
+typedef const double * In;
 static double now() {
   timespec t; clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t); return t.tv_sec + 1e-9 * t.tv_nsec;
 }
-template <class F> static double one(F f) {
-  const int n = 20000 / @NAME@_NV; const double start = now();
+template <class F> static double one(int n, F f) {
+  const double start = now();
   for (int k = 0; k < n; ++k) f(k & 15);
   return (now() - start) / n;
 }
+// robot.urdf robot.so rounds columns order...
 int main(int, char ** argv) {
-  Model model; urdf::buildModel(argv[1], model); Data data(model);
-  const int n = model.nv; const int order[] = {@order@};
+  Model model; pinocchio::urdf::buildModel(argv[1], model); Data data(model);
+  const int n = model.nv, rounds = atoi(argv[3]), columns = atoi(argv[4]);
+  void * code = dlopen(argv[2], RTLD_NOW);
+  if (!code) { std::fprintf(stderr, "%s", dlerror()); return 1; }
+  In p = (In)dlsym(code, "robot_parameters");
+  auto id = (void (*)(In, In, In, In, double *))dlsym(code, "robot_inverse_dynamics");
+  auto reg = (void (*)(In, In, In, double *))dlsym(code, "robot_regressor");
+  auto mass = (void (*)(In, In, double *))dlsym(code, "robot_mass_matrix");
   std::vector<Eigen::VectorXd> q, v, a, x, y, z;
   srand(1);
   for (int s = 0; s < 16; ++s) {
@@ -63,30 +72,31 @@ int main(int, char ** argv) {
     a.push_back(Eigen::VectorXd::Random(n));
     Eigen::VectorXd X(n), Y(n), Z(n);
     for (int k = 0; k < n; ++k) {
-      X[order[k]] = q[s][k]; Y[order[k]] = v[s][k]; Z[order[k]] = a[s][k];
+      const int at = atoi(argv[5 + k]);
+      X[at] = q[s][k]; Y[at] = v[s][k]; Z[at] = a[s][k];
     }
     x.push_back(X); y.push_back(Y); z.push_back(Z);
   }
-  std::vector<double> tau(n), D(n * n), R(n * @NAME@_COLUMNS);
-  @name@_regressor_init(R.data()); @name@_mass_matrix_init(D.data());
+  std::vector<double> tau(n), D(n * n, 0.0), R(n * columns, 0.0);
   double error = 0, sum = 0;
   rnea(model, data, q[0], v[0], a[0]);
-  @name@_inverse_dynamics(@name@_parameters, x[0].data(), y[0].data(), z[0].data(), tau.data());
-  for (int k = 0; k < n; ++k) error = std::max(error, std::abs(data.tau[k] - tau[order[k]]));
+  id(p, x[0].data(), y[0].data(), z[0].data(), tau.data());
+  for (int k = 0; k < n; ++k) error = std::max(error, std::abs(data.tau[k] - tau[atoi(argv[5 + k])]));
   double best[6] = {1, 1, 1, 1, 1, 1};
-  for (int round = 0; round < @rounds@; ++round) {
+  const int m = 10000 / n;
+  for (int round = 0; round < rounds; ++round) {
     const double t[6] = {
-      one([&](int s) { sum += rnea(model, data, q[s], v[s], a[s])[0]; }),
-      one([&](int s) { @name@_inverse_dynamics(@name@_parameters, x[s].data(), y[s].data(), z[s].data(), tau.data()); sum += tau[0]; }),
-      one([&](int s) { sum += computeJointTorqueRegressor(model, data, q[s], v[s], a[s])(0, 0); }),
-      one([&](int s) { @name@_regressor(x[s].data(), y[s].data(), z[s].data(), R.data()); sum += R[0]; }),
-      one([&](int s) { sum += crba(model, data, q[s], Convention::WORLD)(0, 0); }),
-      one([&](int s) { @name@_mass_matrix(@name@_parameters, x[s].data(), D.data()); sum += D[0]; }),
+      one(m, [&](int s) { sum += rnea(model, data, q[s], v[s], a[s])[0]; }),
+      one(m, [&](int s) { id(p, x[s].data(), y[s].data(), z[s].data(), tau.data()); }),
+      one(m, [&](int s) { sum += computeJointTorqueRegressor(model, data, q[s], v[s], a[s])(0, 0); }),
+      one(m, [&](int s) { reg(x[s].data(), y[s].data(), z[s].data(), R.data()); }),
+      one(m, [&](int s) { sum += crba(model, data, q[s])(0, 0); }),
+      one(m, [&](int s) { mass(p, x[s].data(), D.data()); }),
     };
     for (int k = 0; k < 6; ++k) best[k] = std::min(best[k], t[k]);
   }
-  std::printf("{\"error\": %g, \"sum\": %g, \"seconds\": [%g, %g, %g, %g, %g, %g]}", error, sum,
-              best[0], best[1], best[2], best[3], best[4], best[5]);
+  std::printf("{\"error\": %g, \"sum\": %g, \"seconds\": [%g, %g, %g, %g, %g, %g]}", error,
+              sum + tau[0] + R[0] + D[0], best[0], best[1], best[2], best[3], best[4], best[5]);
 }
 """
 WHAT = ("inverse dynamics", "regressor", "mass matrix")
@@ -111,52 +121,57 @@ def _run(*command: object) -> str:
     return done.stdout
 
 
+def cpp_program() -> Path:
+    """The program with Pinocchio's C++, built once into build/."""
+    folder = Path("build") / "generated_code"
+    program = folder / "beside_pinocchio"
+    source = folder / "beside_pinocchio.cpp"
+    if program.is_file() and source.read_text() == PROGRAM:
+        return program
+    folder.mkdir(parents=True, exist_ok=True)
+    source.write_text(PROGRAM)
+    libraries = ("pinocchio_default", "pinocchio_parsers", "urdfdom_model")
+    _run(
+        *("g++", "-std=c++17", "-O3", "-DNDEBUG", *BOOST, source, "-o", program),
+        *(f"-I{PREFIX / 'include' / name}" for name in ("", "eigen3", "urdfdom_headers")),
+        *(f"-L{PREFIX / 'lib'}", f"-Wl,-rpath,{PREFIX / 'lib'}", "-ldl"),
+        *(f"-l{name}" for name in libraries),
+    )
+    return program
+
+
 def against_cpp(p: Pair, path: Path, flags: tuple[str, ...]) -> dict[str, object]:
-    """Seconds per call of Pinocchio's C++ and of the generated C, and the C compiler's work."""
+    """Microseconds per call of Pinocchio's C++ and of the generated C, and the C compiler's work."""
+    program = cpp_program()
     code = RobotCode(p.robot.without_drive(), base=False, name="robot")
     names = list(p.model.names)[1:]  # type: ignore[attr-defined]
-    order = ", ".join(str(p.robot.joint_names.index(name)) for name in names)
-    program = PROGRAM.replace("@order@", order).replace("@rounds@", str(ROUNDS))
-    program = program.replace("@name@", "robot").replace("@NAME@", "ROBOT")
+    order = [p.robot.joint_names.index(name) for name in names]
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         (folder / "robot.h").write_text(code.header())
         (folder / "robot.c").write_text(code.source())
-        (folder / "main.cpp").write_text(program)
         free = folder / "robot.urdf"
         free.write_text(re.sub(r"<mimic[^>]*/>", "", path.read_text(encoding="utf-8")))
-        start = _children()
-        _run("gcc", "-std=c99", *flags, "-c", folder / "robot.c", "-o", folder / "robot.o")
-        compiled = _children() - start
-        libraries = ("pinocchio_default", "pinocchio_parsers", "urdfdom_model", "boost_system")
+        library, start = folder / "robot.so", _children()
         _run(
-            *(
-                "g++",
-                "-std=c++17",
-                "-O3",
-                "-DNDEBUG",
-                *BOOST,
-                folder / "main.cpp",
-                folder / "robot.o",
-            ),
-            *(f"-I{PREFIX / 'include' / name}" for name in ("", "eigen3", "urdfdom_headers")),
-            *(f"-L{PREFIX / 'lib'}", f"-Wl,-rpath,{PREFIX / 'lib'}"),
-            *(f"-l{name}" for name in libraries if list((PREFIX / "lib").glob(f"lib{name}.so"))),
-            *("-o", folder / "main"),
+            "gcc", "-std=c99", *flags, "-shared", "-fPIC", folder / "robot.c", "-o", library, "-lm"
         )
-        found = json.loads(_run(folder / "main", free))
-        size = (folder / "robot.o").stat().st_size
+        compiled = _children() - start
+        found = json.loads(
+            _run(program, free, library, ROUNDS, len(p.robot.theta), *map(str, order))
+        )
+        size = library.stat().st_size
     if not found["error"] < 1e-10:
         raise SystemExit(f"{p.name}: C and Pinocchio differ by {found['error']}")
-    t = found["seconds"]
+    t = [1e6 * seconds for seconds in found["seconds"]]
     return {
         "joints": p.robot.nv,
         "compile_s": compiled,
         "object_bytes": size,
         **{
             what: {
-                "pinocchio_us": 1e6 * t[2 * k],
-                "ours_us": 1e6 * t[2 * k + 1],
+                "pinocchio_us": t[2 * k],
+                "ours_us": t[2 * k + 1],
                 "ratio": t[2 * k] / t[2 * k + 1],
             }
             for k, what in enumerate(WHAT)

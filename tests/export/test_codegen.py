@@ -125,6 +125,7 @@ def test_agrees_with_pinocchio(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # a compiler on a busy machine
 @built_code.needs_compiler
 @needs_examples
 @pytest.mark.parametrize("name", SLOW)

@@ -33,7 +33,7 @@ def write(code: RobotCode, folder: Path) -> Path:
 def run(*command: object, cwd: Path | None = None) -> str:
     """Run a command, which must succeed; its output."""
     done = subprocess.run(
-        [str(part) for part in command], cwd=cwd, capture_output=True, text=True, timeout=170
+        [str(part) for part in command], cwd=cwd, capture_output=True, text=True, timeout=800
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from itertools import permutations, product
 
 import numpy as np
-from scipy.spatial.transform import Rotation
 
 from thetahat.data.audit_windows import Windows
 from thetahat.dynamics import rigid_body
@@ -140,6 +139,8 @@ def _check_axes(rows: np.ndarray, force: np.ndarray, body: int, limit: float, wh
         fit = _fit(rows, force @ turn.T, body)
         u, _, vt = np.linalg.svd(fit.expected.T @ (force - force.mean(axis=0)))
         turn = u @ np.diag([1.0, 1.0, np.linalg.det(u @ vt)]) @ vt
+    from scipy.spatial.transform import Rotation  # takes a while to load, and is rarely needed
+
     angle = float(np.rad2deg(Rotation.from_matrix(turn).magnitude()))
     if fit.left < limit and fit.mass > 0.0:
         raise MalformedInput(

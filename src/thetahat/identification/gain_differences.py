@@ -10,7 +10,7 @@ they take of the misfit is compared with chance. A gain that all joints share sh
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import chi2
+from scipy import special
 
 from thetahat.data.types import Finding
 from thetahat.identification import factor as f
@@ -44,7 +44,7 @@ def gain_differences(information: Information, share: float) -> tuple[Finding, .
     if (
         spread < APART
         or before - after < EXPLAINED * before
-        or chi2.sf(gained, len(joints) - 1) > CHANCE
+        or special.chdtrc(len(joints) - 1, gained) > CHANCE
     ):
         return ()
     ends = sorted(zip(change, joints, strict=True))
