@@ -17,8 +17,10 @@ def write_atomically(
 ) -> Path:
     """Write a file (text as UTF-8) so that the old content stays until the new is on disk. folders:
     make missing parent folders.
+
+    Names of files whose bytes are no UTF-8 are escaped as JSON has it: \\udcff.
     """
-    data = content.encode("utf-8") if isinstance(content, str) else content
+    data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     with replacing(path, folders=folders) as scratch, scratch.open("wb") as file:
         file.write(data)
     return Path(path)

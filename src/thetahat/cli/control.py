@@ -154,12 +154,12 @@ def control(
         from thetahat.control.journal import Journal
         from thetahat.model.io.load import load
 
-        nominal = load(file, gravity=settings.gravity)
+        nominal, wanted = load(file, gravity=settings.gravity), options.settings()
         played = _motion(nominal, motion_file, options, simulated.seed, progress)
         make_folder(folder)
         with Journal(folder / "run.journal") as journal:
             connection = _simulated(nominal, simulated, engine, options.rate)
-            run = ControlRun(nominal, connection, played, options.settings(), journal=journal)
+            run = ControlRun(nominal, connection, played, wanted, journal=journal)
             connection.start(run.wanted(0.0)[0])
             with closing(run):
                 result = (

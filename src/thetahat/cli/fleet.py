@@ -111,8 +111,8 @@ def _options(by: str, level: float, settings: IdentifySettings, *, armature: boo
         raise UsageError(f"--by is {by!r}; give one of {', '.join(BY)}")
     if not (math.isfinite(level) and 0.0 < level < 1.0):
         raise UsageError(f"--level is {level}; give a probability between 0 and 1, such as 0.01")
-    given = {name: getattr(settings, name) for name in SETTINGS}
-    return FleetOptions(by=by, level=level, armature=armature, **given)
+    given = {name: getattr(settings, name) for name in SETTINGS if name not in READING}
+    return FleetOptions(by=by, level=level, armature=armature, reading=settings.reading, **given)
 
 
 def write(analysis: FleetAnalysis, data: dict[str, Any], folder: Path) -> list[Path]:

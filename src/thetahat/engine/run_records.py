@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from thetahat import __version__
-from thetahat.engine.cache import Answer, Store
+from thetahat.engine.cache import Answer, Store, encodable
 from thetahat.engine.fingerprint import fingerprint, robot_fingerprint
 from thetahat.engine.multi_log import Failure
 from thetahat.errors import UsageError
@@ -129,7 +129,7 @@ def finish_run(
         )
         database.executemany(
             "INSERT OR IGNORE INTO run_logs VALUES (?, ?, ?)",
-            [(run, log["sha256"], log["path"]) for log in logs],
+            [encodable((run, log["sha256"], log["path"])) for log in logs],
         )
 
 
