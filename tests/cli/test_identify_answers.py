@@ -80,6 +80,7 @@ def test_answer_has_the_schema_and_is_the_file(
         "arm4_identified.urdf",
         "drive.json",
         "estimate.json",
+        "posterior.npz",
         "report.html",
     ], "and no temporary file"
     assert digest(log, robots.path("arm4")) == before

@@ -68,8 +68,8 @@ def test_the_same_run_cycle_by_cycle_is_the_same() -> None:
     result = whole.run()
     for _ in stepped.cycles():
         pass
-    assert np.array_equal(result.error, stepped.result().error)
-    assert np.allclose(result.t, stepped.result().t, atol=1e-9)
+    assert np.array_equal(result.tracking.error, stepped.result().tracking.error)
+    assert np.allclose(result.tracking.t, stepped.result().tracking.t, atol=1e-9)
 
 
 def test_the_motion_begins_anew_when_it_is_over() -> None:

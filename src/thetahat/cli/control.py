@@ -219,7 +219,7 @@ def write(
     data = control_page.describe(result, via=via, rate=rate, seed=seed)
     source = Path(nominal.source) if nominal.source else Path("robot.urdf")
     files = {"report": "report.html", "journal": "run.journal", "robot": None, "drive": None}
-    if result.identified.any():
+    if result.tracking.identified.any():
         saved = save(result.robot, folder / f"{source.stem}_identified{source.suffix}")
         files["robot"] = saved.path.name
         files["drive"] = None if saved.drive_file is None else saved.drive_file.name

@@ -21,10 +21,10 @@ from thetahat.pipeline.settings import IdentifySettings
 if TYPE_CHECKING:
     from thetahat.fleet.analysis import FleetAnalysis, FleetOptions
 
-# gains are one robot's, and a fleet has many
+# gains are one robot's, and a fleet has many; wrenches are not used
 SETTINGS = (
     *("friction", "cutoff", "min_speed", "tune"),
-    *(name for name in READING if name != "gains"),
+    *(name for name in READING if name not in ("gains", "wrench_frame")),
 )
 BY = ("log", "day", "week", "month")
 FILES = ("fleet.parquet", "fleet.html", "fleet.json")

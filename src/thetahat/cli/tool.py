@@ -16,7 +16,6 @@ from thetahat.cli.settings_options import with_options
 from thetahat.errors import UsageError
 from thetahat.files import as_text, write_atomically
 from thetahat.identification.verdict_reason import Data, Fields
-from thetahat.model.wrench_sensors import CHANNELS
 from thetahat.pipeline.settings import setting
 
 Poses = Annotated[
@@ -188,6 +187,7 @@ def draw_motion(data: Data) -> None:
     """Print what a log of a moving sensor tells."""
     from thetahat.cli.terminal import show
     from thetahat.identification.payload.payload_result import PARTS
+    from thetahat.model.wrench_sensors import CHANNELS
     from thetahat.report.section import Cell, Column, Table, Text
     from thetahat.report.verdict_section import verdict_lines
 

@@ -20,7 +20,7 @@ MOST_LINES = 12  # joints in one figure
 
 def describe(result: ControlResult, *, via: str, rate: float, seed: int) -> dict[str, object]:
     """Return `summary.json`, schema thetahat/control/1."""
-    before, after = result.tracking()
+    before, after = result.tracking.before_and_after()
     names = result.robot.joint_names
     report, units = result.report, _position_units(result)
     return {
@@ -29,7 +29,7 @@ def describe(result: ControlResult, *, via: str, rate: float, seed: int) -> dict
         "robot": result.robot.name,
         "seed": seed,
         "rate": rate,
-        "duration": float(result.t[-1]) if len(result.t) else 0.0,
+        "duration": float(result.tracking.t[-1]) if len(result.tracking.t) else 0.0,
         "joints": [
             {
                 "name": name,
@@ -68,7 +68,7 @@ def _position_units(result: ControlResult) -> list[str]:
 
 def _links(result: ControlResult) -> list[dict[str, object]] | None:
     """Mass and centre of mass of every link, file and identified; None where none was."""
-    if not result.identified.any():
+    if not result.tracking.identified.any():
         return None
     file, identified = (
         parameters.to_mass_com_inertia(robot.theta.reshape(-1, parameters.SIZE))
@@ -183,15 +183,19 @@ def _vector(values: list[float]) -> str:
 
 
 def _errors(result: ControlResult) -> Figure:
-    rate = 1.0 / max(float(np.median(np.diff(result.t))), 1e-6) if len(result.t) > 1 else DRAWN
+    rate = (
+        1.0 / max(float(np.median(np.diff(result.tracking.t))), 1e-6)
+        if len(result.tracking.t) > 1
+        else DRAWN
+    )
     drawn = slice(None, None, max(1, round(rate / DRAWN)))
-    t, names = result.t[drawn], result.robot.joint_names
-    lines = {name: Series(t, result.error[drawn, j]) for j, name in enumerate(names)}
+    t, names = result.tracking.t[drawn], result.robot.joint_names
+    lines = {name: Series(t, result.tracking.error[drawn, j]) for j, name in enumerate(names)}
     groups = {"errors": lines}
     if len(names) > MOST_LINES:
         groups = {name: {name: each} for name, each in lines.items()}
     title = f"wanted − measured [{' or '.join(dict.fromkeys(_position_units(result)))}]"
-    marked = online_run.stretches(result.t, result.identified)
+    marked = online_run.stretches(result.tracking.t, result.tracking.identified)
     panels = tuple(
         Panel(name, online_run.over_time(group, title, identified=marked))
         for name, group in groups.items()

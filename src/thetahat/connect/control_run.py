@@ -87,21 +87,14 @@ class StreamOutcome:
 
 
 @dataclass(frozen=True, eq=False)
-class ControlResult:
-    """What came of a run."""
+class TrackingErrors:
+    """Tracking errors of a run, cycle by cycle."""
 
-    nominal: Robot  # as its file says, with the friction terms to identify
-    robot: Robot  # the identified one, or the nominal one where the gate never opened
     t: np.ndarray  # (n,) [s]
     error: np.ndarray  # (n, nv) wanted − measured position [rad or m]
     identified: np.ndarray  # (n,) bool
-    stream: StreamOutcome
-    notes: tuple[str, ...]  # what was assumed
-    max_torque_step: float  # [N·m or N] by switches to identified models
-    cycle_us: Quantiles  # computing a command, by the machine's clock
-    report: LoopReport | None  # of the loop; None where a page drove it
 
-    def tracking(self) -> tuple[np.ndarray, np.ndarray | None]:
+    def before_and_after(self) -> tuple[np.ndarray, np.ndarray | None]:
         """RMS error per joint (nv,) before an identified model commanded first, and over the last
         10 s of those cycles in which one did (None where none did).
         """
@@ -111,6 +104,20 @@ class ControlResult:
             return before, None
         last = self.identified & (self.t >= self.t[-1] - LAST)
         return before, _rms(self.error[last if last.any() else self.identified])
+
+
+@dataclass(frozen=True, eq=False)
+class ControlResult:
+    """What came of a run."""
+
+    nominal: Robot  # as its file says, with the friction terms to identify
+    robot: Robot  # the identified one, or the nominal one where the gate never opened
+    tracking: TrackingErrors
+    stream: StreamOutcome
+    notes: tuple[str, ...]  # what was assumed
+    max_torque_step: float  # [N·m or N] by switches to identified models
+    cycle_us: Quantiles  # computing a command, by the machine's clock
+    report: LoopReport | None  # of the loop; None where a page drove it
 
 
 def _rms(error: np.ndarray) -> np.ndarray:
@@ -252,9 +259,7 @@ class ControlRun:
         return ControlResult(
             nominal=self.nominal,
             robot=self.nominal if self.robot is None else self.robot,
-            t=self._t[:n],
-            error=self._error[:n],
-            identified=self._identified[:n],
+            tracking=TrackingErrors(self._t[:n], self._error[:n], self._identified[:n]),
             stream=StreamOutcome(
                 tuple(self._gate),
                 self.identifier.gate.reason,

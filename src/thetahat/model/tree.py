@@ -85,6 +85,14 @@ class Mimic:
 
 
 @dataclass(frozen=True)
+class Spring:
+    """A spring across a joint: torque stiffness · (rest − q)."""
+
+    stiffness: float = 0.0  # [N·m/rad or N/m]
+    rest: float = 0.0  # q at which it is at rest [rad or m]
+
+
+@dataclass(frozen=True)
 class Joint:
     """Limits, mimic relation and drive values that a file states of a joint."""
 
@@ -94,8 +102,7 @@ class Joint:
     damping: float = 0.0  # viscous friction [N·m·s/rad or N·s/m]
     friction: float = 0.0  # Coulomb friction [N·m or N]
     armature: float = 0.0  # rotor inertia seen at the joint [kg·m² or kg]
-    stiffness: float = 0.0  # of a spring [N·m/rad or N/m], one-DOF joints only
-    rest: float = 0.0  # q at which that spring is at rest [rad or m]
+    spring: Spring = field(default_factory=Spring)  # one-DOF joints only
     sensor: str | None = None  # link whose wrench it measures: it never moves (wrench_sensors.py)
 
 

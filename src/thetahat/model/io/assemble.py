@@ -191,8 +191,9 @@ def _drive(tree: Tree) -> Drive:
         viscous[at] += ratio**2 * node.joint.damping
         coulomb[at] += abs(ratio) * node.joint.friction
         armature[at] += ratio**2 * node.joint.armature
-        stiffness[at] += ratio**2 * node.joint.stiffness
-        offset[at] += ratio * node.joint.stiffness * (constant - node.joint.rest)
+        across = node.joint.spring
+        stiffness[at] += ratio**2 * across.stiffness
+        offset[at] += ratio * across.stiffness * (constant - across.rest)
     if not np.any(stiffness) or any(node.kind.nv > 1 for node in tree.nodes):
         return Drive(viscous, coulomb, np.zeros(tree.nv), armature)
     springs = spring((stiffness != 0.0).astype(float)), stiffness

@@ -30,7 +30,7 @@ from thetahat.model.io.mjcf_sanitize import sanitize
 from thetahat.model.io.sanitized_mjcf import BodySource, SanitizedMjcf
 from thetahat.model.io.xml_reader import Document, Element, label, shown, symmetric
 from thetahat.model.robot import Robot
-from thetahat.model.tree import Joint, JointKind, Limits
+from thetahat.model.tree import Joint, JointKind, Limits, Spring
 from thetahat.model.unit_checks import warn_if_implausible
 
 MujocoModel = Any  # MuJoCo is an extra: its types are not always there
@@ -332,8 +332,9 @@ def _joint(model: Any, source: SanitizedMjcf, j: int, weld: JointSpec) -> JointS
             damping=float(model.dof_damping[dof]),
             friction=float(model.dof_frictionloss[dof]),
             armature=float(model.dof_armature[dof]),
-            stiffness=float(model.jnt_stiffness[j]) if one else 0.0,
-            rest=float(model.qpos_spring[at]) if one else 0.0,
+            spring=Spring(float(model.jnt_stiffness[j]), float(model.qpos_spring[at]))
+            if one
+            else Spring(),
         ),
     )
 
