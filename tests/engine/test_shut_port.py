@@ -34,7 +34,7 @@ def test_no_more_workers_than_the_machine_bears(monkeypatch: pytest.MonkeyPatch)
     sizes = {"SC_PHYS_PAGES": 16 * 2**18, "SC_PAGE_SIZE": 4096}
     monkeypatch.setattr("os.sysconf", lambda name: sizes[name])
     assert workers.most_workers() == 8
-    with pytest.raises(UsageError, match="--workers is 100000.*1 to 8"):
+    with pytest.raises(UsageError, match=r"--workers is 100000.*1 to 8"):
         workers.DaskWorkers(workers=100_000)
     sizes["SC_PHYS_PAGES"] = 2**18  # 1 GB
     assert workers.most_workers() == 2

@@ -124,7 +124,8 @@ SLOW_OPTIONS = (
     "payload robot.urdf other.csv --without log.csv --link lower --out OUT -q",
     "control robot.urdf --via sim --duration 1 --out OUT -q",
 )
-# those lead to the network, start processes, or write where the arguments say
+# those lead to the network, start processes, write where the arguments say, or ask for much work
+# (robot files to draw, friction that takes steps of microseconds)
 SKIPPED = (
     *(
         "--help",
@@ -136,7 +137,7 @@ SKIPPED = (
         "--preview",
         "--watch",
     ),
-    *("--journal", "--record", "--count"),
+    *("--journal", "--record", "--count", "--stribeck"),
 )
 
 

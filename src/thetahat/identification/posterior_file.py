@@ -89,6 +89,8 @@ def read_posterior(path: str | os.PathLike[str], robot: Robot) -> RobotLaw:
     identified = int(arrays["identified"])
     if not 0 <= identified <= k or np.any((first < 0) | (first + 10 > k)):
         raise MalformedInput(f"{path}: a position lies outside of its arrays; identify again")
+    if np.linalg.slogdet(np.asarray(arrays["L"], dtype=float))[0] == 0.0:
+        raise MalformedInput(f"{path}: L is singular; identify again")
     numbers = {name: np.asarray(arrays[name], dtype=float) for name in LIMITS if name != "first"}
     limits = Limits(first=first, **numbers)
     start, centre, L = (np.asarray(arrays[name], dtype=float) for name in LAW[:3])
