@@ -19,7 +19,13 @@ from thetahat.cli.settings_options import friction_terms, with_options, with_set
 from thetahat.cli.simulate import read_payload
 from thetahat.cli.watch import PageOptions, watched
 from thetahat.errors import UsageError
-from thetahat.files import as_text, make_folder, require_folder, write_atomically
+from thetahat.files import (
+    as_text,
+    make_folder,
+    require_folder,
+    write_atomically,
+    written_together,
+)
 from thetahat.pipeline.settings import FRICTION, IdentifySettings, setting
 
 if TYPE_CHECKING:
@@ -202,6 +208,7 @@ def _simulated(
     return SimulatedRobot.of(nominal, simulated.differences(), engine=engine, rate=rate)
 
 
+@written_together()
 def write(
     result: ControlResult,
     nominal: Robot,

@@ -15,7 +15,7 @@ from thetahat.cli.exit_status import collect_warnings, emit
 from thetahat.cli.progress import Progress
 from thetahat.cli.settings_options import READING, with_settings
 from thetahat.errors import UsageError
-from thetahat.files import as_text, require_folder
+from thetahat.files import as_text, require_folder, written_together
 from thetahat.pipeline.settings import IdentifySettings
 
 if TYPE_CHECKING:
@@ -115,6 +115,7 @@ def _options(by: str, level: float, settings: IdentifySettings, *, armature: boo
     return FleetOptions(by=by, level=level, armature=armature, reading=settings.reading, **given)
 
 
+@written_together()
 def write(analysis: FleetAnalysis, data: dict[str, Any], folder: Path) -> list[Path]:
     """The table, the page, and fleet.json last, so that it says that all are there."""
     from thetahat.files import make_folder, write_atomically

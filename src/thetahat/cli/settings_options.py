@@ -90,7 +90,7 @@ def friction_terms(text: str) -> tuple[str, ...]:
     return settings_from({"friction": text}).friction
 
 
-def _flag(setting: Field[Any]) -> str:
+def _flag(setting: Field[object]) -> str:
     """Return the first flag of a field's option."""
     flags = str(setting.metadata["flags"]) or f"--{setting.name.replace('_', '-')}"
     return flags.split()[0].split("/")[0]

@@ -51,7 +51,7 @@ def setting(
     return field(default=default, metadata=metadata)
 
 
-def outside_span(each: Field[Any], value: object) -> str | None:
+def outside_span(each: Field[object], value: object) -> str | None:
     """Return what is wrong with a number far from anything that is measured; None: nothing."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
