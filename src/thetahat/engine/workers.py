@@ -261,7 +261,8 @@ class DaskWorkers(Workers):
         try:
             with _silence():
                 client = distributed.Client(self._address, timeout=PATIENCE, set_as_default=False)
-        except (OSError, TimeoutError, ValueError, ImportError) as error:
+        except (OSError, TimeoutError, ValueError, ImportError, TypeError) as error:
+            # a TypeError: TLS is asked for, and Dask's configuration names no credentials
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise StorageError(
                 f"the Dask scheduler at {self._address} cannot be reached ({reason}); check its"
