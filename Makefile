@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow coverage golden bench real trust worlds false-alarms streams planted payloads drives intervals instruments scale docs reference lint lint-types lint-snippets format clean ros2 motor wrist-loads pushes
+.PHONY: help demo test test-slow coverage golden bench real trust worlds false-alarms streams planted payloads drives intervals instruments scale docs reference lint lint-types lint-snippets format clean ros2 motor wrist-loads pushes fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ test-slow: $(VENV)/.dev ## run the long versions of the checks
 
 coverage: $(VENV)/.dev ## run the tests and say which lines none of them runs (HTML in build/coverage)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" --cov --cov-report=term:skip-covered --cov-report=html $(ARGS)
+
+fuzz: $(VENV)/.dev ## 10,000 spoiled inputs of every format through the command line (ARGS="--count 500 --first 20000", "--only 17,f23")
+	$(BIN)/python -m tests.fuzz $(ARGS)
 
 golden: $(VENV)/.dev ## compute the golden numbers of the tests again, and print what changed (ARGS=real/ur10: only these)
 	$(BIN)/python -m tests.golden.update $(ARGS)

@@ -24,7 +24,17 @@ PACKAGE = Path(__file__).resolve().parents[1] / "src" / "thetahat"
 
 # One straight path: each stage may import those before it.
 STAGES = (
-    *("errors", "files", "robots", "model", "kernels", "dynamics", "model.io", "data"),
+    *(
+        "errors",
+        "files",
+        "json_document",
+        "robots",
+        "model",
+        "kernels",
+        "dynamics",
+        "model.io",
+        "data",
+    ),
     *("identification", "engine", "excite", "online", "control", "plant", "report", "pipeline"),
     *("export", "connect", "studies", "live", "fleet", "cli"),
 )

@@ -88,17 +88,31 @@ def is_whole(value: object, least: int) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
-def check_positive(name: str, value: float, what: str = "", *, end: str = "") -> float:
+def check_positive(
+    name: str, value: float, what: str = "", *, most: float | None = None, end: str = ""
+) -> float:
     """Return a finite number above zero. what: it is, and end: of the message."""
-    if not (is_number(value) and value > 0.0):
-        wanted = f"{what}, a finite number above zero" if what else "a finite number above zero"
+    if not (is_number(value) and value > 0.0) or (most is not None and value > most):
+        span = "a finite number above zero" + (f" and at most {most:g}" if most is not None else "")
+        wanted = f"{what}, {span}" if what else span
         raise UsageError(f"{name} is {value!r}; give {wanted}{end}")
     return float(value)
 
 
-def check_count(name: str, value: int, what: str = "", *, least: int = 1, end: str = "") -> int:
-    """Return a whole number of at least so many. what: it is, and end: of the message."""
-    if not is_whole(value, least):
-        wanted = f"{what}, a whole number from {least}" if what else f"a whole number from {least}"
+def check_count(
+    name: str,
+    value: int,
+    what: str = "",
+    *,
+    least: int = 1,
+    most: int | None = None,
+    end: str = "",
+) -> int:
+    """Return a whole number of at least and at most so many. what: it is, and end: of the
+    message.
+    """
+    if not is_whole(value, least) or (most is not None and int(value) > most):
+        span = f"a whole number from {least}" + (f" to {most:,}" if most is not None else "")
+        wanted = f"{what}, {span}" if what else span
         raise UsageError(f"{name} is {value!r}; give {wanted}{end}")
     return int(value)

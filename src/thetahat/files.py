@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ def write_atomically(
 ) -> Path:
     """Write a file (text as UTF-8) so that the old content stays until the new is on disk. folders:
     make missing parent folders.
+
+    Names of files whose bytes are no UTF-8 are escaped as JSON has it: \\udcff.
     """
-    data = content.encode("utf-8") if isinstance(content, str) else content
+    data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     with replacing(path, folders=folders) as scratch, scratch.open("wb") as file:
         file.write(data)
     return Path(path)
@@ -48,16 +51,76 @@ def replacing(path: str | os.PathLike[str], *, folders: bool = False) -> Iterato
             os.fsync(file.fileno())
         # a temporary file is private; the answer need not be
         scratch.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
-        scratch.replace(path)
+        staged = _STAGED.get()
+        if staged is None:
+            scratch.replace(path)
+        else:
+            staged.append((scratch, path))
+            scratch = None
     except OSError as error:
-        raise StorageError(
-            f"{_shown(path)} cannot be written: {error.strerror or error}; check the folder, its"
-            " permissions and the room on its disk"
-        ) from None
+        raise _cannot_write(path, error) from None
     finally:
         if scratch is not None:
             with suppress(OSError):
                 scratch.unlink()
+
+
+def _cannot_write(path: Path, error: OSError) -> StorageError:
+    return StorageError(
+        f"{_shown(path)} cannot be written: {error.strerror or error}; check the folder, its"
+        " permissions and the room on its disk"
+    )
+
+
+# scratch files and their places, in the order in which they are to be renamed; no scratch file: the
+# place is to be emptied
+_STAGED: ContextVar[list[tuple[Path | None, Path]] | None] = ContextVar("staged", default=None)
+
+
+@contextmanager
+def written_together() -> Iterator[None]:
+    """Let the files that are written inside take their places at the end, when all are on disk: a
+    full disk, or an error half-way, leaves the files that were there before.
+    """
+    if _STAGED.get() is not None:  # it is the outer one that ends it
+        yield
+        return
+    staged: list[tuple[Path | None, Path]] = []
+    token = _STAGED.set(staged)
+    try:
+        yield
+        while staged:
+            scratch, path = staged[0]
+            try:
+                path.unlink(missing_ok=True) if scratch is None else scratch.replace(path)
+            except OSError as error:
+                raise _cannot_write(path, error) from None
+            staged.pop(0)
+    finally:
+        _STAGED.reset(token)
+        for scratch, _ in staged:
+            if scratch is not None:
+                with suppress(OSError):
+                    scratch.unlink()
+
+
+def remove_file(path: Path) -> None:
+    """Remove a file, if it is there; inside `written_together` when all others are written."""
+    staged = _STAGED.get()
+    if staged is None:
+        path.unlink(missing_ok=True)
+    else:
+        staged.append((None, path))
+
+
+def as_written(path: Path) -> Path:
+    """Return where the latest content of a file is: its place, or beside it until all files that
+    are written together are there.
+    """
+    for scratch, place in reversed(_STAGED.get() or ()):
+        if place == path and scratch is not None:
+            return scratch
+    return path
 
 
 def _umask() -> int:

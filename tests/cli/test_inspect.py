@@ -318,7 +318,7 @@ FAILURES = [
     (errors.StorageError("f"), 6, "error: f\n"),
     (errors.RefusedForSafety("g"), 7, "error: g\n"),
     (PermissionError(13, "Permission denied", "h.urdf"), 6, "error: h.urdf: Permission denied;"),
-    (MemoryError(), 1, "error: out of memory"),
+    (MemoryError(), 7, "error: out of memory"),
     (ZeroDivisionError("i"), 1, "error: unexpected ZeroDivisionError: i"),
     (KeyboardInterrupt(), 130, "interrupted\n"),
     (BrokenPipeError(), 141, ""),

@@ -307,15 +307,15 @@ def test_the_cluster_listens_on_this_machine_alone_and_shows_no_dashboard(two: D
     assert set(two.client.run(lambda: os.environ["POLARS_MAX_THREADS"]).values()) == {"1"}
 
 
-def test_a_scheduler_of_the_users_is_used_and_left_running(
-    two: DaskWorkers, logs: Path, here: Information
-) -> None:
-    address = two.client.scheduler.address
-    with DaskWorkers(scheduler=address) as workers:
-        found, _, _ = gathered(ShardReducer(workers, rows=ROWS), logs, arm(), fitted(arm()))
-        assert workers.count == 2
-    assert equal(found, here)
-    assert two.client.run(lambda: 1)
+def test_a_scheduler_of_the_users_is_used_and_left_running(logs: Path, here: Information) -> None:
+    own = {"processes": True, "threads_per_worker": 1, "host": "127.0.0.1"}
+    with distributed.LocalCluster(n_workers=2, dashboard_address="127.0.0.1:0", **own) as cluster:
+        with DaskWorkers(scheduler=cluster.scheduler_address) as workers:
+            found, _, _ = gathered(ShardReducer(workers, rows=ROWS), logs, arm(), fitted(arm()))
+            assert workers.count == 2
+        assert equal(found, here)
+        with distributed.Client(cluster, set_as_default=False, timeout=60) as client:
+            assert client.run(int)
 
 
 @pytest.mark.parametrize("here", [True, False])

@@ -189,7 +189,7 @@ def test_what_cannot_be_exported_is_one_sentence(
 ) -> None:
     with pytest.raises(UsageError, match="no position gain"):
         TARGETS["mjlab"](read_simulator_model(identified))
-    with pytest.raises(MalformedInput, match="kp of joint"):
+    with pytest.raises(MalformedInput, match="kp is 'stiff'"):
         read_simulator_model(actuators(kp="stiff"))
     path = actuators()
     data = json.loads(path.read_text())

@@ -19,7 +19,13 @@ from thetahat.cli.settings_options import friction_terms, with_options, with_set
 from thetahat.cli.simulate import read_payload
 from thetahat.cli.watch import PageOptions, watched
 from thetahat.errors import UsageError
-from thetahat.files import as_text, make_folder, require_folder, write_atomically
+from thetahat.files import (
+    as_text,
+    make_folder,
+    require_folder,
+    write_atomically,
+    written_together,
+)
 from thetahat.pipeline.settings import FRICTION, IdentifySettings, setting
 
 if TYPE_CHECKING:
@@ -164,12 +170,12 @@ def control(
         from thetahat.control.journal import Journal
         from thetahat.model.io.load import load
 
-        nominal = load(file, gravity=settings.gravity)
+        nominal, wanted = load(file, gravity=settings.gravity), options.settings()
         played = _motion(nominal, motion_file, options, simulated.seed, progress)
         make_folder(folder)
         with Journal(folder / "run.journal") as journal:
             connection = _simulated(nominal, simulated, engine, options.rate)
-            run = ControlRun(nominal, connection, played, options.settings(), journal=journal)
+            run = ControlRun(nominal, connection, played, wanted, journal=journal)
             connection.start(run.wanted(0.0)[0])
             with closing(run):
                 result = (
@@ -212,6 +218,7 @@ def _simulated(
     return SimulatedRobot.of(nominal, simulated.differences(), engine=engine, rate=rate)
 
 
+@written_together()
 def write(
     result: ControlResult,
     nominal: Robot,

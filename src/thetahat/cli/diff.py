@@ -53,7 +53,7 @@ def diff(
 
 def _answer(name: str, store: str | None) -> dict[str, Any]:
     """The estimate that a name means: digits are a run, all else is a path."""
-    if name.isdecimal() and not Path(name).exists():
+    if name.isascii() and name.isdecimal() and not Path(name).exists():
         from thetahat.engine.cache import Store
         from thetahat.engine.run_records import load_estimate
 

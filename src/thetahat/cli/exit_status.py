@@ -6,16 +6,19 @@ share a stream: `say` writes to stderr, `emit` to stdout.
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import sys
 import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from thetahat.errors import StorageError, ThetahatError
 
-UNEXPECTED, STORAGE = 1, 6
+UNEXPECTED, STORAGE, REFUSED = 1, 6, 7
 INTERRUPTED, BROKEN_PIPE = 130, 141  # 128 + signal, as a shell counts
 SHOWN_WARNINGS = 12
 _COLOURS = {"error": "31", "warning": "33"}
@@ -51,7 +54,8 @@ def emit(text: str) -> None:
         sys.stdout.flush()
     except OSError as error:
         # Python flushes stdout once more on its way out; give that flush somewhere to go.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        with suppress(io.UnsupportedOperation):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             raise SystemExit(BROKEN_PIPE) from None
         raise StorageError(
@@ -86,10 +90,13 @@ def collect_warnings(*, quiet: bool = False) -> Iterator[list[str]]:
 @contextmanager
 def guarded() -> Iterator[None]:
     """Turn whatever a verb raises into its exit code and one sentence."""
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            # a terminal that cannot show θ shows ? instead of failing
-            stream.reconfigure(errors="replace")
+            # a terminal that cannot show θ shows ? instead of failing; in UTF-8 only the bytes of
+            # strange file names fail
+            unicode = (stream.encoding or "").lower().startswith("utf")
+            stream.reconfigure(errors="backslashreplace" if unicode else "replace")
     warnings.showwarning = lambda message, *_, **__: say(message, "warning")
     try:
         yield
@@ -106,6 +113,27 @@ def guarded() -> Iterator[None]:
         raise SystemExit(code) from None
 
 
+class _Closed(io.TextIOBase):
+    """Standard output that was closed before the program began."""
+
+    def write(self, text: str, /) -> int:
+        """Refuse data, which would be lost."""
+        raise OSError(errno.EBADF, "it is closed")
+
+
+def _open_closed_streams() -> None:
+    """Let no file that is opened later become standard output or error by its number."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number, this one
+    if sys.stdout is None:
+        sys.stdout = _Closed()
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115, for as long as the process lives
+
+
 def verdict(error: Exception) -> tuple[int, str]:
     """The exit code and the sentence for an exception that reached the top."""
     if isinstance(error, ThetahatError):
@@ -115,6 +143,6 @@ def verdict(error: Exception) -> tuple[int, str]:
         advice = "check the path, its permissions and the room on its disk"
         return STORAGE, f"{where}{error.strerror or error}; {advice}"
     if isinstance(error, MemoryError):
-        return UNEXPECTED, "out of memory; try a smaller input or a larger machine"
+        return REFUSED, "out of memory; try a smaller input or a larger machine"
     what = f"unexpected {type(error).__name__}: {error}"
     return UNEXPECTED, f"{what} (a bug; set THETAHAT_DEBUG=1 for the traceback)"

@@ -15,7 +15,7 @@ from thetahat.cli.exit_status import collect_warnings, emit
 from thetahat.cli.progress import Progress
 from thetahat.cli.settings_options import READING, with_settings
 from thetahat.errors import UsageError
-from thetahat.files import as_text, require_folder
+from thetahat.files import as_text, require_folder, written_together
 from thetahat.pipeline.settings import IdentifySettings
 
 if TYPE_CHECKING:
@@ -111,10 +111,11 @@ def _options(by: str, level: float, settings: IdentifySettings, *, armature: boo
         raise UsageError(f"--by is {by!r}; give one of {', '.join(BY)}")
     if not (math.isfinite(level) and 0.0 < level < 1.0):
         raise UsageError(f"--level is {level}; give a probability between 0 and 1, such as 0.01")
-    given = {name: getattr(settings, name) for name in SETTINGS}
-    return FleetOptions(by=by, level=level, armature=armature, **given)
+    given = {name: getattr(settings, name) for name in SETTINGS if name not in READING}
+    return FleetOptions(by=by, level=level, armature=armature, reading=settings.reading, **given)
 
 
+@written_together()
 def write(analysis: FleetAnalysis, data: dict[str, Any], folder: Path) -> list[Path]:
     """The table, the page, and fleet.json last, so that it says that all are there."""
     from thetahat.files import make_folder, write_atomically

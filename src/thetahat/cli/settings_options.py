@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from thetahat.cli.arguments import option
 from thetahat.errors import UsageError
 from thetahat.pipeline.setting_error import SettingError
-from thetahat.pipeline.settings import IdentifySettings
+from thetahat.pipeline.settings import IdentifySettings, outside_span
 
 # settings that say how the files of a log are read
 READING = (
@@ -57,7 +57,11 @@ def _with_fields(
 
         def run(**given: Any) -> None:
             values = {each.name: given.pop(each.name) for each in added}
-            verb(**given, **{argument: make(values)})
+            made = make(values)
+            for each in chosen:
+                if (wrong := outside_span(each, values[each.name])) is not None:
+                    raise UsageError(f"{_flag(each)}{wrong}")
+            verb(**given, **{argument: made})
 
         run.__name__, run.__doc__ = verb.__name__, verb.__doc__
         run.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
@@ -84,6 +88,12 @@ def settings_from(given: dict[str, Any]) -> IdentifySettings:
 def friction_terms(text: str) -> tuple[str, ...]:
     """Return friction terms from text with commas; "none" is none."""
     return settings_from({"friction": text}).friction
+
+
+def _flag(setting: Field[object]) -> str:
+    """Return the first flag of a field's option."""
+    flags = str(setting.metadata["flags"]) or f"--{setting.name.replace('_', '-')}"
+    return flags.split()[0].split("/")[0]
 
 
 def _text(value: str | float) -> str:

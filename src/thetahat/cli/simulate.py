@@ -59,9 +59,9 @@ class SimulateOptions:
         "Standard deviation of torque noise; default: 0.3 % of the effort limit.", None, "N·M"
     )
     torque_bias: float = setting("Bias of measured torques.", 0.0, "N·M")
-    delay: float | None = setting("Actuation delay; default: 1 ms.", None, "S")
-    sensor_delay: float = setting("Delay of the torque measurement.", 0.0, "S")
-    jitter: float = setting("Jitter of the control period.", 0.0, "S")
+    delay: float | None = setting("Actuation delay; default: 1 ms.", None, "S", span=(0.0, 10.0))
+    sensor_delay: float = setting("Delay of the torque measurement.", 0.0, "S", span=(0.0, 10.0))
+    jitter: float = setting("Jitter of the control period.", 0.0, "S", span=(0.0, 10.0))
     saturation: bool = setting(
         "Saturate torques at the file's effort limits.", False, flags="--saturation"
     )

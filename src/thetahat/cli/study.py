@@ -13,7 +13,13 @@ from thetahat.cli import arguments
 from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import collect_warnings, emit, plain
 from thetahat.cli.progress import Progress
-from thetahat.files import as_text, make_folder, require_folder, write_atomically
+from thetahat.files import (
+    as_text,
+    make_folder,
+    require_folder,
+    write_atomically,
+    written_together,
+)
 
 if TYPE_CHECKING:
     from thetahat.studies.study import Result
@@ -60,6 +66,7 @@ def study(
     emit("\n".join([str(result.verdict), *result.text, wrote]) + "\n")
 
 
+@written_together()
 def write(result: Result, folder: Path) -> list[Path]:
     """The page, the signals, and summary.json last, so that it says that all are there."""
     from thetahat.data.formats.write_log import write_table

@@ -16,7 +16,7 @@ from thetahat.control.loop import Cycle, Loop, LoopReport
 from thetahat.control.loop_timing import Histogram, Quantiles, VirtualClock
 from thetahat.control.model_switch import ModelSwitch
 from thetahat.control.online_control import Measured, OnlineControl
-from thetahat.errors import check_positive
+from thetahat.errors import UsageError, check_positive
 from thetahat.excite.trajectory import Motion, Trajectory
 from thetahat.model.robot import Robot
 from thetahat.online.config import GateRules, MonitorRules, SolverConfig
@@ -24,6 +24,8 @@ from thetahat.online.identifier import OnlineIdentifier
 from thetahat.online.sample_verdict import Event
 from thetahat.plant.tracking import duration_of, reference
 
+HIGHEST_RATE = 20_000.0  # [Hz]
+MOST_CYCLES = 50_000_000
 LAST = 10.0  # [s] at the end, over which the tracking of the identified model is measured
 BLOCK = 4096  # cycles whose references are computed at once
 REPORT_EVERY = 500  # cycles between two reports of progress
@@ -47,6 +49,13 @@ class ControlSettings:
         for name in ("rate", "duration", "updates"):
             if getattr(self, name) is not None:
                 check_positive(name, getattr(self, name))
+        if self.rate > HIGHEST_RATE:
+            raise UsageError(f"rate is {self.rate:g} Hz; give at most {HIGHEST_RATE:g}")
+        if self.duration * self.rate > MOST_CYCLES:
+            raise UsageError(
+                f"{self.duration:g} s at {self.rate:g} Hz are more than {MOST_CYCLES:,} cycles;"
+                " give a shorter duration, or run it again from where it ended"
+            )
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,10 +34,10 @@ KINDS = ("q", "dq", "ddq", "tau")
 KEYS = (*KINDS, "cmd", "t", "seg")  # of patterns; verbs that read commanded positions use cmd
 _FIELD = re.compile(r"\{(joint|number|index)\}")
 # 2-8 or 2-20:3 (every third), several of them joined by +
-_RANGE = r"\d+(?:-\d+(?::\d+)?)?"
+_RANGE = r"[0-9]{1,5}(?:-[0-9]{1,5}(?::[0-9]{1,5})?)?"
 _PLACES = re.compile(rf"{_RANGE}(?:\+{_RANGE})*")
 _NAMED = re.compile(r"(q|dq|ddq|tau)\.(.+)")
-_NUMBERED = re.compile(r"(q|dq|ddq|tau)(\d+)(?:\.(\w+))?")
+_NUMBERED = re.compile(r"(q|dq|ddq|tau)([0-9]{1,5})(?:\.(\w+))?")
 _WRENCH = re.compile(r"wrench\.(.+)\.([a-z]+)")
 _TIMES = ("time", "timestamp", "stamp", "time_s", "seconds", "sec", "secs", "ts")
 ALIKE = 0.75  # similarity of two names that may be one, misspelt
@@ -248,9 +248,9 @@ class Resolver:
 
     def _column_at(self, name: str) -> str:
         """Return the column of this name or, where none has it, at this place from 1."""
-        if name not in self._names and name.isdigit() and 1 <= int(name) <= len(self._names):
-            return self._names[int(name) - 1]
-        return name
+        if name in self._names or not re.fullmatch(r"[0-9]{1,5}", name):
+            return name
+        return self._names[int(name) - 1] if 1 <= int(name) <= len(self._names) else name
 
     def _full_matrix(self, kind: str) -> bool:
         """Return whether a 2-D array has the width of the robot's q or dq, where that is not one

@@ -20,12 +20,14 @@ from typing import Protocol
 
 import numpy as np
 
-from thetahat.errors import UsageError
+from thetahat.errors import MalformedInput, UsageError
 
 TAIL = 1e-10  # an impulse response is cut where what remains of it is this part of the whole
 GUARD = 16  # samples on either side of a kernel that was moved by a fraction of one
 EDGE_WEIGHT = 1e-3  # rows are valid where less than this part of a kernel exceeds the run's ends
 HALF_PERIODS = 0.95  # a cut-off may be this part of half the sampling rate
+SHORTEST_PERIOD = 1e-9  # [s] between two samples
+LEAST_CYCLES = 1e-9  # per sample, of a cut-off
 # weights of x_{k+4} … x_{k−4} for x', with error (ωh)⁸/630
 STENCIL = np.array([-1 / 280, 4 / 105, -1 / 5, 4 / 5, 0.0, -4 / 5, 1 / 5, -4 / 105, 1 / 280])
 
@@ -98,6 +100,16 @@ def _check_cutoff(cutoff: float, period: float) -> float:
         raise UsageError(
             f"cutoff is {cutoff:g} Hz, but a log sampled at {1.0 / period:.6g} Hz can be filtered"
             f" at no more than {highest:.4g} Hz; lower it"
+        )
+    if period < SHORTEST_PERIOD:
+        raise MalformedInput(
+            f"the log is sampled every {period:.3g} s; no robot is logged faster than every"
+            f" {SHORTEST_PERIOD:g} s, so check the unit of the time stamps (--units)"
+        )
+    if cutoff * period < LEAST_CYCLES:
+        raise UsageError(
+            f"cutoff is {cutoff:g} Hz, far too low for a log sampled at {1.0 / period:.6g} Hz; give"
+            f" at least {LEAST_CYCLES / period:.3g} Hz"
         )
     return cutoff * period
 

@@ -25,7 +25,7 @@ import sqlite3
 import struct
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
@@ -70,6 +70,8 @@ CREATE TABLE IF NOT EXISTS run_logs (run INTEGER NOT NULL, digest TEXT NOT NULL,
     place TEXT NOT NULL, PRIMARY KEY (run, digest, place));
 CREATE INDEX IF NOT EXISTS runs_of_log ON run_logs (digest);
 """
+Stored = str | int | float | bytes | None
+Values = Sequence[Stored] | Mapping[str, Stored]
 
 
 # -- bytes of an entry -----------------------------------------------------------------------------
@@ -209,6 +211,19 @@ class Answer:
     files: dict[str, bytes]  # by their names beneath the output folder
 
 
+def encodable(values: Values) -> Values:
+    """Return values as SQLite takes them: bytes of names that are no UTF-8 escaped."""
+    if isinstance(values, Mapping):
+        return {name: _encodable_value(value) for name, value in values.items()}
+    return [_encodable_value(value) for value in values]
+
+
+def _encodable_value(value: Stored) -> Stored:
+    if not isinstance(value, str) or value.isascii():
+        return value
+    return value.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 class Store:
     """An open store; made where there is none, unless `create` is False.
 
@@ -235,7 +250,10 @@ class Store:
             ) from None
         with self._explained():
             self._database = sqlite3.connect(
-                database, timeout=LOCK_TIMEOUT, isolation_level=None, check_same_thread=False
+                database,
+                timeout=LOCK_TIMEOUT,
+                isolation_level=None,
+                check_same_thread=False,
             )
             self._database.row_factory = sqlite3.Row
             _retry_locked(lambda: self._database.execute("PRAGMA journal_mode = WAL"))
@@ -299,7 +317,7 @@ class Store:
     def query(self, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> list[sqlite3.Row]:
         """Return the rows of a query."""
         with self._explained():
-            return self._database.execute(sql, values).fetchall()
+            return self._database.execute(sql, encodable(values)).fetchall()
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -317,12 +335,12 @@ class Store:
     def change(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         """Make one change for every row of values, all or none."""
         with self.transaction() as database:
-            database.executemany(sql, rows)
+            database.executemany(sql, [encodable(row) for row in rows])
 
     def insert(self, sql: str, values: Sequence[Any]) -> int:
         """Insert one row; returns its number."""
         with self._explained():
-            return int(self._database.execute(sql, values).lastrowid or 0)
+            return int(self._database.execute(sql, encodable(values)).lastrowid or 0)
 
     # -- entries -----------------------------------------------------------------------------------
 

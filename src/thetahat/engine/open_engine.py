@@ -14,7 +14,7 @@ from thetahat.engine.multi_log import Failure
 from thetahat.engine.protocol import Engine, NoProgress, Progress
 from thetahat.engine.reduce import ShardReducer
 from thetahat.engine.sharded import ShardedEngine
-from thetahat.engine.workers import DaskWorkers, Workers
+from thetahat.engine.workers import DaskWorkers, Workers, check_workers
 from thetahat.errors import StorageError, UsageError
 
 
@@ -29,6 +29,8 @@ class EngineOptions:
     def __post_init__(self) -> None:
         if self.workers is not None and self.workers < 1:
             raise UsageError(f"--workers is {self.workers}; give a whole number from 1")
+        if self.workers is not None:
+            check_workers(self.workers)
         if self.workers is not None and self.scheduler is not None:
             raise UsageError(
                 "--workers and --scheduler are both given; start workers here, or use those of the"

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from thetahat import __version__
-from thetahat.engine.cache import Answer, Store
+from thetahat.engine.cache import Answer, Store, encodable
 from thetahat.engine.fingerprint import fingerprint, robot_fingerprint
 from thetahat.engine.multi_log import Failure
 from thetahat.errors import UsageError
-from thetahat.files import write_atomically
+from thetahat.files import write_atomically, written_together
 from thetahat.model.robot import Robot
 
 RUNNING, DONE, FAILED, INTERRUPTED = "running", "done", "failed", "interrupted"
@@ -129,7 +129,7 @@ def finish_run(
         )
         database.executemany(
             "INSERT OR IGNORE INTO run_logs VALUES (?, ?, ?)",
-            [(run, log["sha256"], log["path"]) for log in logs],
+            [encodable((run, log["sha256"], log["path"])) for log in logs],
         )
 
 
@@ -302,6 +302,7 @@ def restore_answer(
     if answer is None:
         return None
     files = {folder / name: data for name, data in answer.files.items()}
-    for path, data in reversed(files.items()):
-        write_atomically(path, data, folders=True)
+    with written_together():
+        for path, data in reversed(files.items()):
+            write_atomically(path, data, folders=True)
     return json.loads(answer.estimate), list(files)

@@ -36,6 +36,8 @@ NO_RESULT = 3600.0  # [s] without any finished task after which a run ends
 POLL = 0.02  # [s] between two looks at the tasks under way
 CHECK = 5.0  # [s] between two looks at the workers
 RETRIES = 2
+# workers of one machine: at least two can be asked for everywhere
+LEAST_MOST, PER_CORE, PER_GIGABYTE = 2, 2, 2
 ONE_THREAD = {
     "POLARS_MAX_THREADS": "1",
     "OMP_NUM_THREADS": "1",
@@ -183,6 +185,37 @@ def _same(value: P) -> P:
     return value
 
 
+def most_workers() -> int:
+    """Return how many worker processes this machine has cores and memory for."""
+    cores = max(LEAST_MOST, PER_CORE * (os.cpu_count() or 1))
+    try:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # not every system tells
+        return cores
+    return max(LEAST_MOST, min(cores, int(PER_GIGABYTE * memory / 1e9)))
+
+
+def check_workers(count: int) -> None:
+    """Raise where a machine is asked for more worker processes than it can bear."""
+    most = most_workers()
+    if count > most:
+        raise UsageError(
+            f"--workers is {count}; this machine has cores and memory for 1 to {most}, so give"
+            " fewer, or the address of a larger cluster (--scheduler)"
+        )
+
+
+def _temporary_credentials(distributed: Any) -> Any:
+    """Return credentials of this run alone, without which nobody can talk to its workers."""
+    try:
+        return distributed.Security.temporary()
+    except ImportError:
+        raise MissingExtra(
+            "worker processes whose port is shut to others need the package 'cryptography': pip"
+            " install 'thetahat[dask]'"
+        ) from None
+
+
 class DaskWorkers(Workers):
     """A Dask client: the one handed in, that of a scheduler, or one with workers on this machine,
     started when first needed.
@@ -195,6 +228,8 @@ class DaskWorkers(Workers):
             isinstance(workers, bool) or not isinstance(workers, int) or workers < 1
         ):
             raise UsageError(f"workers is {workers!r}; give a whole number from 1")
+        if workers is not None:
+            check_workers(workers)
         if sum(choice is not None for choice in (workers, scheduler, client)) != 1:
             raise UsageError("workers, scheduler and client exclude each other; give one of them")
         self._wanted, self._address, self._client = workers, scheduler, client
@@ -226,7 +261,8 @@ class DaskWorkers(Workers):
         try:
             with _silence():
                 client = distributed.Client(self._address, timeout=PATIENCE, set_as_default=False)
-        except (OSError, TimeoutError, ValueError, ImportError) as error:
+        except (OSError, TimeoutError, ValueError, ImportError, TypeError) as error:
+            # a TypeError: TLS is asked for, and Dask's configuration names no credentials
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise StorageError(
                 f"the Dask scheduler at {self._address} cannot be reached ({reason}); check its"
@@ -258,6 +294,8 @@ class DaskWorkers(Workers):
         with dask.config.set(quiet), _silence():
             try:
                 cluster = distributed.LocalCluster(
+                    protocol="tls://",
+                    security=_temporary_credentials(distributed),
                     n_workers=self._wanted,
                     threads_per_worker=1,
                     processes=True,

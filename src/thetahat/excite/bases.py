@@ -28,6 +28,8 @@ from thetahat.excite.trajectory import State, Trajectory
 # samples per period of the highest harmonic, or per span of a spline: enough for the integral
 # behind an information
 GRID = 40
+LONGEST = 1e5  # [s] of a motion
+MOST_TERMS = 200  # harmonics, or points of a spline
 
 
 class Family(ABC):
@@ -86,12 +88,13 @@ class FourierFamily(Family):
     start: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        check_positive("duration", self.duration, "how long the motion lasts [s]")
+        check_positive("duration", self.duration, "how long the motion lasts [s]", most=LONGEST)
         check_count(
             "harmonics",
             self.harmonics,
             "the harmonics of the series (with one alone a motion cannot start at rest)",
             least=2,
+            most=MOST_TERMS,
         )
 
     @cached_property
@@ -152,8 +155,9 @@ class SplineFamily(Family):
     start: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        check_positive("duration", self.duration, "how long the motion lasts [s]")
-        check_count("points", self.points, "the points of the spline, its ends included", least=3)
+        check_positive("duration", self.duration, "how long the motion lasts [s]", most=LONGEST)
+        what = "the points of the spline, its ends included"
+        check_count("points", self.points, what, least=3, most=MOST_TERMS)
 
     @cached_property
     def _knots(self) -> np.ndarray:

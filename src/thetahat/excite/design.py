@@ -45,6 +45,7 @@ TIME_LIMIT = 600.0  # [s], about twenty times what an arm of seven joints takes
 # times that limits are tightened where a motion takes too much of them between two samples of the
 # grid
 TIGHTENED = 4
+MOST_STARTS = 10_000
 GROW = 1.1  # how much larger than found a motion may become in the end
 
 
@@ -205,7 +206,7 @@ def _for_payload(
 
 def _budget(began: float, seconds: float, starts: int, seed: int) -> Budget:
     check_positive("seconds", seconds, "the time limit of the design [s]")
-    check_count("starts", starts, "how many random motions start a search")
+    check_count("starts", starts, "how many random motions start a search", most=MOST_STARTS)
     check_count("seed", seed, "the seed of the random motions", least=0)
     return Budget(began + seconds, began + BEGIN * seconds)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 
 from thetahat.dynamics import rigid_body
-from thetahat.errors import NotIdentifiable
+from thetahat.errors import NotIdentifiable, check_count
 from thetahat.excite.bases import FourierFamily
 from thetahat.excite.initial_guess import poses
 from thetahat.excite.measurement_noise import measurement_noise
@@ -61,6 +61,7 @@ def held_poses(
 
     One after the other, each adds most to log det of their information about (m, m·c).
     """
+    check_count("poses", count, "how many poses to hold", least=4, most=CANDIDATES)
     place = payload_place(robot, link, None)
     noise, _ = measurement_noise(
         robot, limits.torque, torque=None, position=None, rate=RATE, highest=1.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +11,12 @@ from scipy.spatial.transform import Rotation
 
 from thetahat.errors import MalformedInput, NotUsable, StorageError, UsageError, known
 from thetahat.identification.verdict_reason import Data
+from thetahat.json_document import check_document, read_document
 
 SCHEMAS = ("thetahat/tool/1", "thetahat/payload/1", "thetahat/load/1")
 FILES = ("payload.json", "tool.json")  # of a folder that a verb wrote
-MOST_BYTES = 50_000_000
+CHECKED = {"thetahat/tool/1": "tool", "thetahat/payload/1": "payload"}  # by which schema
+WANTED = "the JSON of tool or payload"
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,12 +70,14 @@ def read_load(path: Path, *, force: bool = False) -> LoadData:
                 " or the file of tool --out"
             )
         path = there[0]
-    data = _document(path)
+    data = read_document(path, None, WANTED)
     schema = data.get("schema")
     if schema not in SCHEMAS:
         raise MalformedInput(
             f"{path}: schema is {schema!r}; load data come from results of {known(SCHEMAS)}"
         )
+    if schema in CHECKED:
+        check_document(data, CHECKED[schema], str(path), WANTED)
     verdict = data.get("verdict")
     if isinstance(verdict, Mapping) and verdict.get("level") == "not usable" and not force:
         reasons = verdict.get("reasons") or ["no reason is stated"]
@@ -90,26 +93,6 @@ def read_load(path: Path, *, force: bool = False) -> LoadData:
         if np.linalg.eigvalsh(inertia)[0] < -1e-9 * max(float(np.trace(inertia)), 1e-12):
             raise MalformedInput(f"{path}: inertia_com is not that of a body; identify it again")
     return LoadData(float(mass), com, inertia, str(data.get("link") or "tool"))
-
-
-def _document(path: Path) -> Data:
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise MalformedInput(
-                f"{path} is too large for a result; give the JSON of tool or payload"
-            )
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise StorageError(f"{path} cannot be read ({error.strerror}); check the path") from None
-    except UnicodeDecodeError:
-        raise MalformedInput(f"{path} is not text in UTF-8; give the JSON of a result") from None
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise MalformedInput(f"{path} is not JSON ({error}); give the JSON of a result") from None
-    if not isinstance(data, dict):
-        raise MalformedInput(f"{path} is not a result; give the JSON of tool or payload")
-    return data
 
 
 def _numbers(path: Path, data: Data, key: str, shape: tuple[int, ...]) -> np.ndarray:

@@ -133,6 +133,11 @@ class RobotDraws:
 
     def values(self) -> np.ndarray:
         """Return all draws of all units, (draws, parameters), unit after unit in turn."""
+        if not self.parameters:
+            raise MalformedInput(
+                f"no number of {self.units[0].model.file} spreads, so there is nothing to draw;"
+                " identify again"
+            )
         tables = [self._table(unit, self._bodies(unit.bodies)) for unit in self.units]
         return np.stack(tables, axis=1).reshape(-1, len(self.parameters))
 

@@ -7,7 +7,6 @@ read; a field that is null or missing stays None.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -20,6 +19,7 @@ from thetahat.errors import MalformedInput, NotUsable, StorageError, UsageError,
 from thetahat.identification.estimate_json import SCHEMA as ESTIMATE
 from thetahat.identification.read_estimate import apply_estimate
 from thetahat.identification.verdict_reason import Data
+from thetahat.json_document import check_document, read_document
 from thetahat.model.io.load import load
 from thetahat.model.io.save import with_drive_file
 from thetahat.model.robot import Robot
@@ -40,7 +40,6 @@ UNITS = {  # of a joint that turns, and of one that slides
 }
 NEVER_NEGATIVE = (*DRIVE, "kp", "kd", "delay", "effort_limit", "damping", "limit")
 NO_LIMIT = 1e8  # [N·m] from which a limit is none
-MOST_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,13 +80,15 @@ def read_simulator_model(
     that is not usable.
     """
     file = result_file(path)
-    data = read_json(file)
+    data = read_document(file, None, "the JSON of a result")
     schema = data.get("schema")
     if schema not in (ESTIMATE, ACTUATORS):
         raise MalformedInput(
             f"{file}: schema is {str(schema)[:60]!r}; simulators take the results of identify"
             f" ({ESTIMATE}) and actuators ({ACTUATORS})"
         )
+    name = "estimate" if schema == ESTIMATE else "actuators"
+    check_document(data, name, str(file), "the JSON of a result")
     require_usable(file, data, force=force)
     try:
         if schema == ESTIMATE:
@@ -115,23 +116,7 @@ def result_file(path: Path) -> Path:
 
 def read_json(path: Path) -> Data:
     """Read a JSON object whose numbers are finite."""
-
-    def refuse(word: str) -> float:
-        raise ValueError(f"it holds {word}, which is no number of JSON")
-
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise MalformedInput(f"{path} is too large for a result; give another file")
-        data = json.loads(path.read_bytes().decode("utf-8"), parse_constant=refuse)
-    except OSError as error:
-        raise StorageError(f"{path} cannot be read ({error.strerror}); check the path") from None
-    except (ValueError, RecursionError) as error:
-        raise MalformedInput(
-            f"{path} is not JSON ({str(error)[:80]}); give the JSON of a result"
-        ) from None
-    if not isinstance(data, dict):
-        raise MalformedInput(f"{path} is not a result; give the JSON of identify or actuators")
-    return data
+    return read_document(path, None, "the JSON of a result")
 
 
 def require_usable(file: Path, data: Data, *, force: bool) -> None:

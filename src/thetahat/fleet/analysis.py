@@ -51,19 +51,7 @@ class FleetOptions:
     cutoff: float | None = None
     min_speed: float | None = None
     tune: bool = True
-    columns: str | None = None
-    topic: str | None = None
-    salvage: bool = False
-    units: str | None = None
-    format: str | None = None
-    skip_bad_rows: bool = False
-    keep: tuple[str, ...] = ()
-
-    @property
-    def reading(self) -> Reading:
-        """How the files of a log are read."""
-        given = (self.columns, self.topic, self.salvage)
-        return Reading(*given, self.units, self.format, self.skip_bad_rows, self.keep)
+    reading: Reading = field(default_factory=Reading)  # how the files of a log are read
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,6 +29,7 @@ from thetahat import robots
 from thetahat.errors import MalformedInput, StorageError, known
 
 LARGEST = 64 * 2**20  # bytes
+MOST_PARTS = 100  # of a dotted key; tomllib takes hours for thousands
 CSV_KEYS = ("id", "robot", "log", "period", "date")
 
 
@@ -165,10 +166,19 @@ class _Reader:
     # -- TOML --------------------------------------------------------------------------------------
 
     def _from_toml(self, text: str) -> _Robots:
+        for number, line in enumerate(text.splitlines(), 1):
+            key, equals, _ = line.partition("=")
+            is_key = equals or key.lstrip().startswith("[")
+            if is_key and "," not in key and key.count(".") >= MOST_PARTS:
+                raise self._error(
+                    f" line {number} has a key of more than {MOST_PARTS} parts; write"
+                    " [robots.<id>] tables"
+                )
         try:
             data = tomllib.loads(text)
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
-            raise self._error(f" is not TOML: {error}; correct it there") from None
+        except (ValueError, RecursionError) as error:  # integers of 5,000 digits are a ValueError
+            reason = str(error) or type(error).__name__
+            raise self._error(f" is not TOML: {reason[:200]}; correct it there") from None
         self._check_keys("the manifest", data, ("robot", "robots"))
         shared, listed = data.get("robot"), data.get("robots", {})
         if not isinstance(listed, Mapping):
@@ -264,5 +274,8 @@ class _Reader:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except (RecursionError, ValueError):  # nested too deep, or an integer of thousands of digits
+        return f"a {type(value).__name__}"
     return text if len(text) <= 40 else f"{text[:39]}…"

@@ -65,7 +65,7 @@ def read_posterior(path: str | os.PathLike[str], robot: Robot) -> RobotLaw:
     names = tuple(str(name) for name in np.atleast_1d(arrays["columns"]))
     fitted = _with_columns(robot, names, path)
     k = len(np.atleast_1d(arrays["centre"]))
-    blocks, rows = len(arrays["first"]), len(arrays["low"])
+    blocks, rows = arrays["first"].size, arrays["low"].size
     shapes = {
         "start": (k,),
         "centre": (k,),
@@ -80,7 +80,8 @@ def read_posterior(path: str | os.PathLike[str], robot: Robot) -> RobotLaw:
         "inner": (k,),
     }
     for name, shape in shapes.items():
-        if arrays[name].shape != shape or not np.all(np.isfinite(arrays[name])):
+        numeric = arrays[name].dtype.kind in "fiu"
+        if not numeric or arrays[name].shape != shape or not np.all(np.isfinite(arrays[name])):
             raise MalformedInput(
                 f"{path}: {name} has the shape {arrays[name].shape} or a number that is not"
                 f" finite; it must be {shape}, so identify again"
@@ -89,6 +90,8 @@ def read_posterior(path: str | os.PathLike[str], robot: Robot) -> RobotLaw:
     identified = int(arrays["identified"])
     if not 0 <= identified <= k or np.any((first < 0) | (first + 10 > k)):
         raise MalformedInput(f"{path}: a position lies outside of its arrays; identify again")
+    if np.linalg.slogdet(np.asarray(arrays["L"], dtype=float))[0] == 0.0:
+        raise MalformedInput(f"{path}: L is singular; identify again")
     numbers = {name: np.asarray(arrays[name], dtype=float) for name in LIMITS if name != "first"}
     limits = Limits(first=first, **numbers)
     start, centre, L = (np.asarray(arrays[name], dtype=float) for name in LAW[:3])

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
-from thetahat.errors import MalformedInput, StorageError, UsageError, known
-from thetahat.identification.estimate_json import SCHEMA
+from thetahat.errors import MalformedInput, UsageError, known
 from thetahat.identification.verdict_reason import Data, Fields
+from thetahat.json_document import Document, read_document
 from thetahat.model.drive import TERMS, Drive
 from thetahat.model.friction_terms import FrictionDirection, term_from_settings
 from thetahat.model.lock_joints import lock
@@ -25,34 +24,12 @@ from thetahat.model.wrench_sensors import (
     without_wrench_sensors,
 )
 
-LARGEST = 64 * 2**20  # bytes; a humanoid's has less than one megabyte
+WANTED = "an estimate.json that thetahat identify wrote"
 
 
-def read_estimate(path: str | os.PathLike[str]) -> Fields:
+def read_estimate(path: str | os.PathLike[str]) -> Document:
     """Read an `estimate.json`, schema thetahat/estimate/1."""
-    path = Path(path)
-    try:
-        if path.stat().st_size > LARGEST:
-            raise MalformedInput(
-                f"{path} has {path.stat().st_size:,} bytes; an estimate.json has far less, so give"
-                " another file"
-            )
-        data = json.loads(path.read_bytes().decode("utf-8"), parse_constant=_refuse)
-    except OSError as error:
-        raise StorageError(
-            f"{path} cannot be read: {error.strerror or error}; check the path"
-        ) from None
-    except (ValueError, RecursionError) as error:
-        raise MalformedInput(
-            f"{path} is not JSON ({error}); give an estimate.json that thetahat identify wrote"
-        ) from None
-    if not isinstance(data, dict) or data.get("schema") != SCHEMA:
-        schema = data.get("schema") if isinstance(data, dict) else None
-        raise MalformedInput(
-            f"{path} has the schema {schema!r}, not {SCHEMA!r}; give an estimate.json that thetahat"
-            " identify wrote"
-        )
-    return data
+    return read_document(Path(path), "estimate", WANTED)
 
 
 def apply_estimate(data: Fields, robot: Robot, *, where: str = "the estimate") -> Robot:
@@ -202,7 +179,3 @@ def _number(value: Any, where: str, what: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise MalformedInput(f"{where}: {what} is {value!r}; give a finite number")
     return float(value)
-
-
-def _refuse(word: str) -> NoReturn:
-    raise ValueError(f"it holds {word}, which is no number of JSON")

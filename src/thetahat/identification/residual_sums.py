@@ -168,7 +168,8 @@ class RunSums:
         enough = count >= 0.5 * np.maximum(np.median(count, axis=0), 1.0)
         # near its edges a filter leaves more
         edges = np.concatenate([[1.0], sums[:, 1], [1.0]])
-        near = np.convolve(edges, np.ones(2 * EDGES + 1), mode="same")[1:-1] > 0.0
+        beside = np.convolve(edges, np.ones(2 * EDGES + 1))[EDGES : EDGES + len(edges)]
+        near = beside[1:-1] > 0.0
         enough &= ~near[:, None]
         with np.errstate(invalid="ignore", divide="ignore"):
             rms = np.where(enough, np.sqrt(square / count), np.nan)

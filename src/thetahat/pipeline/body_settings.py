@@ -10,6 +10,8 @@ from typing import NamedTuple
 from thetahat.pipeline.setting_error import SettingError
 
 MASS_RANGE = (1.0 / 3.0, 3.0)  # of the file's mass, by default
+MOST_FACTOR = 1e6
+MOST_MASS = 1e9  # [kg]
 LIMITS = "LINK:mass=LOW..HIGH,com=XLOW..XHIGH/YLOW..YHIGH/ZLOW..ZHIGH;LINK:…"
 
 
@@ -20,9 +22,11 @@ def mass_range(value: str | Sequence[float] | None) -> tuple[float, float] | Non
     low, high = _pair(
         "mass_range", value, "LOW,HIGH, two factors of the file's mass such as 1/3,3, or none"
     )
-    if not 0.0 <= low <= 1.0 <= high or high == low:
+    if not 0.0 <= low <= 1.0 <= high <= MOST_FACTOR or high == low:
         raise SettingError(
-            "mass_range", f" is {low:g} to {high:g} times the file's mass; give LOW,HIGH around 1"
+            "mass_range",
+            f" is {low:g} to {high:g} times the file's mass; give LOW,HIGH around 1, at most"
+            f" {MOST_FACTOR:g}",
         )
     return low, high
 
@@ -36,9 +40,11 @@ def total_mass(value: str | float | Sequence[float] | None) -> tuple[float, floa
     elif isinstance(value, str) and "," not in value:
         value = f"{value},{value}"
     low, high = _pair("total_mass", value, "kilograms: a number, or LOW,HIGH")
-    if not 0.0 < low <= high:
+    if not 0.0 < low <= high <= MOST_MASS:
         raise SettingError(
-            "total_mass", f" is {low:g} to {high:g} kg; give a number above 0, or LOW,HIGH"
+            "total_mass",
+            f" is {low:g} to {high:g} kg; give a number above 0 and at most {MOST_MASS:g}, or"
+            " LOW,HIGH",
         )
     return low, high
 
@@ -90,7 +96,7 @@ def _interval(text: str, part: str) -> tuple[float, float]:
         low, high = (float(end) for end in ends)
     except ValueError:
         low, high = math.nan, math.nan
-    if not -math.inf < low <= high < math.inf:
+    if not -MOST_MASS <= low <= high <= MOST_MASS:
         raise SettingError("bounds", f" has {part.strip()!r}; give LOW..HIGH, such as 2..4.5")
     return low, high
 

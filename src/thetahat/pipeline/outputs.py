@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any
 from thetahat import __version__
 from thetahat.data.samples_log import SamplesLog
 from thetahat.errors import UsageError, known
-from thetahat.files import as_text, make_folder, require_folder, write_atomically
+from thetahat.files import (
+    as_text,
+    make_folder,
+    remove_file,
+    require_folder,
+    write_atomically,
+    written_together,
+)
 from thetahat.identification import estimate_json, posterior_file
 from thetahat.identification.excitation import joint_motion
 from thetahat.identification.hand_guiding import HandGuiding, static_rank
@@ -228,17 +235,29 @@ class SavedResult:
 
 def write(
     result: Results,
-    data: dict[str, Any],
+    data: Fields,
     targets: Targets,
     warnings: Sequence[str] = (),
     *,
     force: bool = False,
 ) -> SavedResult:
-    """Write the robot file, the report, the posterior and estimate.json.
+    """Write the robot file, the report, the posterior and estimate.json, all or none.
 
     force: write the robot file of a result that is not usable, too.
     """
     make_folder(targets.folder)
+    with written_together():
+        return _write_files(result, data, targets, warnings, force=force)
+
+
+def _write_files(
+    result: Results,
+    data: Fields,
+    targets: Targets,
+    warnings: Sequence[str],
+    *,
+    force: bool,
+) -> SavedResult:
     files: list[Path] = []
     robot, advice, parity = result.model.identified, list(data["advice"]), None
     refusal = robot_file_refusal(robot, Verdict.from_data(data["verdict"]), force=force)
@@ -263,7 +282,7 @@ def _write_posterior(result: Results, targets: Targets) -> list[Path]:
     """Write the law that `thetahat randomize` draws robots from, where the estimate has one."""
     path, law = targets.folder / posterior_file.NAME, result.estimate.law
     if law is None or sensor_links(law.robot):  # bodies cut at a sensor are not the file's
-        path.unlink(missing_ok=True)  # an earlier result's
+        remove_file(path)  # an earlier result's
         return []
     return [posterior_file.write_posterior(law, path)]
 
@@ -288,7 +307,7 @@ def robot_file_refusal(robot: Robot, verdict: Verdict, *, force: bool) -> str | 
 def _remove_earlier(targets: Targets) -> None:
     """Remove the robot file of an earlier result, which would pass for this one's."""
     for file in (targets.robot, targets.folder / DRIVE, targets.folder / posterior_file.NAME):
-        file.unlink(missing_ok=True)
+        remove_file(file)
 
 
 def report_sections(result: Results, data: dict[str, Any]) -> list[Section]:

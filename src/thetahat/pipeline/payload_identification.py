@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from thetahat.data.types import Finding
-from thetahat.files import as_text, make_folder, write_atomically
+from thetahat.files import as_text, make_folder, write_atomically, written_together
 from thetahat.identification import estimate_json
 from thetahat.identification.payload.payload_json import SCHEMA, gains_data, payload_data
 from thetahat.identification.payload.payload_result import Payload
@@ -144,6 +144,7 @@ class PayloadIdentification:
 
     # -- files -------------------------------------------------------------------------------------
 
+    @written_together()
     def save(
         self, folder: str | os.PathLike[str], *, warnings: list[str] | None = None
     ) -> tuple[Path, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from thetahat.data.finding_kinds import KEEP
@@ -26,18 +26,51 @@ FRICTION = ("viscous", "coulomb", "offset")
 WEIGHTS = ("iterated", "joint")
 FORM_CHOICES = (*FORMS, "auto")
 CONTACTS = ("auto", "point", "flat", "none")
+MOST_NUMBER = 1e12  # of any option that has no span of its own
+MOST_COUNT = 2**63 - 1  # seeds are hashes at times
+CUTOFFS = (1e-3, 1e6)  # [Hz]
+LEAST_WEIGHT = 1e-12  # of a prior that is used at all
+MOST_GRAVITY = 1e4  # [m/s²]
 
 
 def setting(
-    help: str, default: Any = None, metavar: str = "", flags: str = "", *, shown: bool = False
+    help: str,
+    default: Any = None,
+    metavar: str = "",
+    flags: str = "",
+    *,
+    shown: bool = False,
+    span: tuple[float, float] | None = None,
 ) -> Any:
     """Return a dataclass field that the command line offers as an option.
 
     flags: as Typer writes them, such as ``--tune/--no-tune``.
     shown: whether the help states the default.
+    span: least and most of a number; where it is not given, `outside_span` has its own.
     """
-    metadata = {"help": help, "metavar": metavar, "flags": flags, "shown": shown}
+    metadata = {"help": help, "metavar": metavar, "flags": flags, "shown": shown, "span": span}
     return field(default=default, metadata=metadata)
+
+
+def outside_span(each: Field[object], value: object) -> str | None:
+    """Return what is wrong with a number far from anything that is measured; None: nothing."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if each.metadata.get("span") is not None:
+        low, high = each.metadata["span"]
+        if not low <= value <= high:
+            return f" is {_brief(value)}; give a number from {low:g} to {high:g}"
+        return None
+    most = MOST_COUNT if isinstance(value, int) else MOST_NUMBER
+    if abs(value) <= most:
+        return None
+    unit = f" [{each.metadata['metavar']}]" if each.metadata.get("metavar") else ""
+    return f" is {_brief(value)}; give a finite number from {-most:g} to {most:g}{unit}"
+
+
+def _brief(value: float) -> str:
+    """A number as given, unless it has a great many digits."""
+    return f"{value:g}" if isinstance(value, float) else str(value) if abs(value) < 1e20 else "huge"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +82,7 @@ class IdentifySettings:
         "Robot file used as the prior; default: ROBOT.", None, "ROBOT"
     )
     prior_weight: float | None = setting(
-        "Weight of the prior; default: chosen by the log's evidence.", None, "W"
+        "Weight of the prior; default: chosen by the log's evidence.", None, "W", span=(0.0, 1e12)
     )
     metric: str | None = setting(
         f"Distance to the prior: {', '.join(METRICS)}; default: {METRICS[0]}.", None, "NAME"
@@ -96,6 +129,7 @@ class IdentifySettings:
         "Low-pass cut-off for motion and torque; default: chosen from the training rows.",
         None,
         "HZ",
+        span=CUTOFFS,
     )
     form: str = setting(
         "Form of the equation of motion that is fitted: torque, or without accelerations momentum"
@@ -105,7 +139,7 @@ class IdentifySettings:
         shown=True,
     )
     score_cutoff: float | None = setting(
-        "Low-pass cut-off for scored torques; default: that of the fit.", None, "HZ"
+        "Low-pass cut-off for scored torques; default: that of the fit.", None, "HZ", span=CUTOFFS
     )
     gravity: tuple[float, float, float] | None = setting(
         "Gravity in the robot's world frame, in m/s²; default: the file's, or 0,0,-9.81.",
@@ -122,6 +156,7 @@ class IdentifySettings:
         " chosen from the training rows.",
         None,
         "SPEED",
+        span=(0.0, 1e6),
     )
     columns: str | None = setting(
         'Column names, such as "q={joint}_pos,tau={joint}_eff"; {number} counts joints from 1,'
@@ -253,6 +288,9 @@ class IdentifySettings:
                 f" is {self.holdout}; give the fraction of the log to hold out, from 0 to less"
                 " than 1",
             )
+        for each in fields(self):
+            if (wrong := outside_span(each, getattr(self, each.name))) is not None:
+                raise SettingError(each.name, wrong)
 
     def _check_method(self) -> None:
         """Raise where an option is out of range or does not apply to the method."""
@@ -278,6 +316,11 @@ class IdentifySettings:
         if weight is not None and not (math.isfinite(weight) and weight >= 0.0):
             raise SettingError(
                 "prior_weight", f" is {weight}; give a number of at least 0 (0: no prior)"
+            )
+        if weight is not None and 0.0 < weight < LEAST_WEIGHT:
+            raise SettingError(
+                "prior_weight",
+                f" is {weight}; give 0 (no prior), or a number from {LEAST_WEIGHT:g} to 1e12",
             )
         if alpha is not None and not 0.0 < alpha < 1.0:
             raise SettingError(
@@ -417,9 +460,11 @@ def _gravity(value: str | Sequence[float]) -> tuple[float, float, float]:
         )
     except (TypeError, ValueError):
         numbers = ()
-    if len(numbers) != 3 or not all(map(math.isfinite, numbers)):
+    if len(numbers) != 3 or not all(abs(each) <= MOST_GRAVITY for each in numbers):
         raise SettingError(
-            "gravity", f" is {value!r}; give three numbers [m/s²], for example 0,0,-9.81"
+            "gravity",
+            f" is {value!r}; give three numbers from {-MOST_GRAVITY:g} to {MOST_GRAVITY:g} [m/s²],"
+            " for example 0,0,-9.81",
         )
     return numbers[0], numbers[1], numbers[2]
 

@@ -51,7 +51,7 @@ def bag_files(path: Path) -> list[Path]:
         )
 
     def numbers(file: Path) -> list[int | str]:
-        return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", file.name)]
+        return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", file.name)]
 
     return sorted(parts, key=numbers)
 

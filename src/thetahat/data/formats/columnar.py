@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from thetahat.data.formats.date_stamps import nanoseconds_to_seconds
+from thetahat.data.formats.native_stderr import quiet_panics
 from thetahat.data.formats.table import MAX_COLUMNS, Block, Table, check_names, label, shown
 from thetahat.errors import MalformedInput, RefusedForSafety
 
@@ -43,14 +44,15 @@ class ColumnarTable(Table):
             ValueError,
         )
         try:
-            self._frame = self.scan()
-            self._schema = dict(self._frame.collect_schema())
-            self.rows = int(self._frame.select(polars.len()).collect().item())
-            self.widths = {
-                name: self._width(name, kind)
-                for name, kind in self._schema.items()
-                if isinstance(kind, polars.List | polars.Array)
-            }
+            with quiet_panics():
+                self._frame = self.scan()
+                self._schema = dict(self._frame.collect_schema())
+                self.rows = int(self._frame.select(polars.len()).collect().item())
+                self.widths = {
+                    name: self._width(name, kind)
+                    for name, kind in self._schema.items()
+                    if isinstance(kind, polars.List | polars.Array)
+                }
         except self._errors as error:
             raise self._damaged(error) from None
         # name of a column of the table → column of the file, place in its lists
@@ -120,7 +122,8 @@ class ColumnarTable(Table):
         for first in range(start, stop, step):
             count = min(step, stop - first)
             try:
-                frame = self._frame.slice(first, count).select(wanted).collect()
+                with quiet_panics():
+                    frame = self._frame.slice(first, count).select(wanted).collect()
             except self._errors as error:
                 raise self._damaged(error) from None
             if len(frame) != count:

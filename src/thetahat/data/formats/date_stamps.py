@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 ISO_8601 = re.compile(
     r"(\d{4})[-/](\d{2})[-/](\d{2})[T ](\d{2}):(\d{2})(?::(\d{2})(?:[.,](\d+))?)?"
-    r" ?(Z|[+-]\d{2}:?\d{2})?"
+    r" ?(Z|[+-]\d{2}:?\d{2})?",
+    re.ASCII,
 )
 _PARTS = (  # of polars' regular expressions: date, minutes, seconds, zone
     r"^\s*(\d{4}[-/]\d{2}[-/]\d{2})[T ](\d{2}:\d{2})(?::(\d{2}(?:[.,]\d+)?))?"

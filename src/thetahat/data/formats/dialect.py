@@ -16,8 +16,8 @@ from thetahat.errors import known
 
 SAMPLE_LINES = 64  # after the first
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", " ": "spaces"}
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-DECIMAL_COMMA = re.compile(r"[+-]?(\d+,\d*|,\d+)([eE][+-]?\d+)?")
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+DECIMAL_COMMA = re.compile(r"[+-]?(\d+,\d*|,\d+)([eE][+-]?\d+)?", re.ASCII)
 _NOT_FINITE = ("", "nan", "inf", "-inf", "+inf", "null", "na", "n/a")
 _BLANKS = re.compile(r"[ \t]+")
 MOST = 0.5  # of the lines, and of their cells, must fit
@@ -107,7 +107,7 @@ def _with_decimals(separator: str, first: str, rest: list[str]) -> Dialect | Non
     values = [cell for row in whole for cell in row if cell.lower() not in _NOT_FINITE]
     points = [cell for cell in values if "." in cell and plain.number(cell)]
     commas = [cell for cell in values if "," in cell and comma.number(cell)]
-    both = [cell for cell in values if re.fullmatch(r"[+-]?\d+(?:\.\d{3})+,\d+", cell)]
+    both = [cell for cell in values if re.fullmatch(r"[+-]?\d+(?:\.\d{3})+,\d+", cell, re.ASCII)]
     if both or (points and commas and separator != "," and _alike(points, commas)):
         seen = both[:1] or [points[0], commas[0]]
         raise AmbiguousDialect(

@@ -33,7 +33,7 @@ def dataset_files(path: Path) -> list[Path]:
 
     def numbers(file: Path) -> list[int | str]:
         parts = re.split(r"(\d+)", "/".join(file.relative_to(path).parts))
-        return [int(part) if part.isdigit() else part for part in parts]
+        return [int(part) if part.isdecimal() else part for part in parts]
 
     files = [file for file in (path / "data").glob("chunk-*/*.parquet") if file.is_file()]
     if not files:

@@ -6,6 +6,7 @@ time, in bounded memory; sizes are checked before anything is unpacked.
 
 from __future__ import annotations
 
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -173,7 +174,7 @@ class NpzTable(Table):
             )
         try:
             shape, fortran, dtype = readers[version](file)
-        except (ValueError, SyntaxError) as error:
+        except (ValueError, SyntaxError, tokenize.TokenError) as error:
             raise MalformedInput(
                 f"{label(self.path)}: the header of array {shown(name)} is damaged"
                 f" ({shown(error)}); save it again"

@@ -20,6 +20,8 @@ import numpy as np
 
 from thetahat.errors import MalformedInput, RefusedForSafety, StorageError
 
+# of any number in a log: stamps in nanoseconds are below, and squares of sums do not overflow
+LARGEST = 1e19
 MAX_COLUMNS = 4_096  # a humanoid of 60 joints has 250; each column costs memory in every block
 HASH_BLOCK = 8 * 2**20
 NAMED = 8  # rows that a note names
@@ -185,7 +187,11 @@ class Table(ABC):
         """Return the blocks of these columns, the time first, without the rows to be skipped."""
         blocks = self.read(columns, run_column, first=first)
         if not self.skips:
-            yield from blocks
+            row = 0
+            for block in blocks:
+                self._check_range(block.values, columns, row)
+                row += len(block)
+                yield block
             return
         skipped = self.skipped = SkippedRows(bad=self.skip_bad_rows, empty=self.skip_empty_rows)
         for block in blocks:
@@ -262,6 +268,19 @@ class Table(ABC):
             )
         return values
 
+    def _check_range(self, values: np.ndarray, columns: Sequence[str], first_row: int) -> None:
+        """Raise an error that names the first number whose square would be out of hand."""
+        if not values.size or (values.max() <= LARGEST and values.min() >= -LARGEST):
+            return
+        large = ~(np.abs(values) <= LARGEST)
+        row = int(np.argmax(large.any(axis=1)))
+        column = int(np.argmax(large[row]))
+        raise MalformedInput(
+            f"{label(self.path)}, {self.place(first_row + row)}: column {shown(columns[column])} is"
+            f" {values[row, column]:g}; nothing that a robot measures is beyond ±{LARGEST:g}, so"
+            " repair or remove the row"
+        )
+
 
 class SkippedRows:
     """Rows of a file that are left out: with cells that are no finite numbers, or with stamps that
@@ -295,7 +314,7 @@ class SkippedRows:
     def drop(self, block: Block, table: Table, columns: Sequence[str]) -> Block:
         """Return the block without the rows to be skipped."""
         values = block.values
-        finite = np.isfinite(values)
+        finite = np.abs(values) <= LARGEST  # NaN is not
         empty = (
             ~finite[:, 1:].any(axis=1)
             if self._skip_empty and values.shape[1] > 1

@@ -66,9 +66,11 @@ def write_table(
                 escaped(name): [escaped(str(x)) for x in a] if a.dtype.kind == "U" else a
                 for name, a in arrays.items()
             }
-            polars.DataFrame(cells).write_csv(scratch)
+            with scratch.open("wb") as file:  # polars takes no names that are not UTF-8
+                polars.DataFrame(cells).write_csv(file)
         elif kind == ".parquet":
-            polars.DataFrame(arrays).write_parquet(scratch)
+            with scratch.open("wb") as file:
+                polars.DataFrame(arrays).write_parquet(file)
         else:
             np.savez(scratch, allow_pickle=False, **arrays)
     return path

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from thetahat.errors import NotIdentifiable
 from thetahat.identification.actuators.drive_fit import (
     DriveFit,
     NormalEquations,
@@ -102,8 +103,14 @@ def _between_simulators(drives: DriveParameters) -> np.ndarray:
 def _larger(equations: NormalEquations, drives: DriveParameters, rows: float) -> np.ndarray:
     """Return the correlations of C_1 with the larger of both standard deviations."""
     precision = np.diag(1.0 / drives.prior**2)
-    first = np.linalg.inv(equations.H / rows + precision)
-    inverse = np.linalg.inv(equations.H + rows * precision)
+    try:
+        first = np.linalg.inv(equations.H / rows + precision)
+        inverse = np.linalg.inv(equations.H + rows * precision)
+    except np.linalg.LinAlgError:
+        raise NotIdentifiable(
+            "the log does not determine the drives: their equations are singular; record a motion"
+            " in which all joints move, with commands and positions of the same scale"
+        ) from None
     blocks = equations.blocks - equations.blocks.mean(axis=0)
     count = len(blocks)
     second = inverse @ (blocks.T @ blocks) @ inverse * (count / max(count - 1.0, 1.0))

@@ -169,7 +169,10 @@ def minimise(problem: Problem, start: np.ndarray) -> Minimum:
                 best, least = point, bound
             if bound <= ENOUGH * (1.0 + value) or bound > 1e6 * least:
                 break
-        step = _step(problem, point)
+        try:
+            step = _step(problem, point)
+        except np.linalg.LinAlgError:  # numbers beyond what a double can tell apart
+            break
         if step is None:
             break
         point, iterations = step, iterations + 1

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from thetahat.errors import MalformedInput, RobotWarning, UsageError, known
+from thetahat.json_document import check_document, parse_document
 from thetahat.model.drive import Drive
 from thetahat.model.friction_terms import (
     DriveTerm,
@@ -39,6 +40,7 @@ from thetahat.model.tree import JointKind
 
 SCHEMA = "thetahat/drive/1"
 NAME = "drive.json"
+WANTED = "a drive.json that th.save wrote"
 SAME = 1e-12  # relative: below it what a file gives differs from what was meant by rounding
 
 
@@ -205,9 +207,9 @@ def drive_file_of(path: Path) -> Path | None:
 def _owner(place: Path) -> str | None:
     """The robot file a drive file names; None where it is not one of ours."""
     try:
-        data = json.loads(read_bytes(place))
+        data = parse_document(read_bytes(place), str(place), WANTED)
         return data["robot"] if data["schema"] == SCHEMA else None
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+    except (OSError, ValueError, KeyError):
         return None
 
 
@@ -242,7 +244,11 @@ def with_drive_file(
 
 def with_drive_text(robot: Robot, text: str, path: Path, shapes: Iterable[DriveTerm] = ()) -> Robot:
     """Return the robot with the drive terms of a drive file that is not on disk yet."""
-    return _applied(robot, _DriveFile(path, text.encode()), {shape.term: shape for shape in shapes})
+    return _applied(
+        robot,
+        _DriveFile(path, text.encode("utf-8", "backslashreplace")),
+        {shape.term: shape for shape in shapes},
+    )
 
 
 class _DriveFile:
@@ -250,13 +256,8 @@ class _DriveFile:
 
     def __init__(self, path: Path, text: bytes | None = None) -> None:
         self.label = label(path)
-        data = self._parsed(read_bytes(path) if text is None else text)
-        if not isinstance(data, dict) or data.get("schema") != SCHEMA:
-            found = shown(str(data.get("schema"))) if isinstance(data, dict) else "no object"
-            raise MalformedInput(
-                f"{self.label}: the schema is {found} and not {SCHEMA!r}; give a drive.json that"
-                " th.save wrote"
-            )
+        data = parse_document(read_bytes(path) if text is None else text, self.label, WANTED)
+        check_document(data, "drive", self.label, WANTED)
         self.robot, self.sha256 = data.get("robot"), data.get("sha256")
         self.joints, self.motors = self._names(data, "joints"), self._names(data, "motors")
         terms = data.get("terms")
@@ -275,15 +276,6 @@ class _DriveFile:
         self.gains: tuple[float | None, ...] | None = None
         if self.actuated:
             self._read_actuation(data["actuation"])
-
-    def _parsed(self, text: bytes) -> Any:
-        try:
-            return json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise MalformedInput(
-                f"{self.label}: this is not JSON ({str(error) or 'nested too deep'}); save the"
-                " robot again"
-            ) from None
 
     def _names(self, data: dict[str, Any], key: str) -> tuple[str, ...]:
         names = data.get(key)

@@ -8,18 +8,16 @@ One per entry of "joints"; null: not known, and then nothing is multiplied.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from thetahat.errors import MalformedInput, StorageError, is_number
+from thetahat.errors import MalformedInput, is_number
 from thetahat.files import as_text
+from thetahat.json_document import read_document
 from thetahat.model.io.drive_json import SCHEMA
 from thetahat.model.robot import Robot
-
-LARGEST = 1 << 20  # bytes
 
 
 @dataclass(frozen=True)
@@ -34,23 +32,10 @@ class DriveGain:
 def read_gains(path: str | os.PathLike[str]) -> dict[str, DriveGain]:
     """Return the known gains of a drive.json by joint."""
     path = Path(path)
-    try:
-        if path.stat().st_size > LARGEST:
-            raise MalformedInput(f"{path} has {path.stat().st_size:,} bytes; give a drive.json")
-        data = json.loads(path.read_bytes().decode("utf-8"))
-    except OSError as error:
-        raise StorageError(
-            f"{path} cannot be read: {error.strerror or error}; check the path"
-        ) from None
-    except (ValueError, RecursionError) as error:
-        raise MalformedInput(
-            f"{path} is not JSON ({error}); give a drive.json that thetahat payload wrote"
-        ) from None
-    if not isinstance(data, dict) or data.get("schema") != SCHEMA or "gains" not in data:
-        raise MalformedInput(
-            f"{path} holds no drive gains; give a drive.json that thetahat payload --known-mass"
-            " wrote"
-        )
+    wanted = "a drive.json that thetahat payload --known-mass wrote"
+    data = read_document(path, "drive", wanted)
+    if data.get("gains") is None:
+        raise MalformedInput(f"{path} holds no drive gains; give {wanted}")
     try:
         names, stated = list(data["joints"]), data["gains"]
         rows = list(zip(names, stated["values"], stated["std"], strict=True))

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from thetahat.errors import RobotWarning, StorageError, UnphysicalRobot, UsageError, known
-from thetahat.files import write_atomically
+from thetahat.files import as_written, remove_file, write_atomically, written_together
 from thetahat.model import parameters
 from thetahat.model.drive import Drive
 from thetahat.model.io.drive_json import (
@@ -216,7 +216,7 @@ def _draft(
     if document.root.tag != "robot":
         return write_mjcf(document, links, joints, reach=reach, stem=stem)
     text = write_urdf(document, links, joints, reach=reach)
-    _require_links(Document(document.path, text, parse(text, document.path)), links)
+    _require_links(Document(document.path, text, parse(text, document.path)), links, nominal)
     files = [
         element.attrib.get("filename", "/")
         for element in document.root.iter()
@@ -227,12 +227,16 @@ def _draft(
     )
 
 
-def _require_links(document: Document, links: dict[str, np.ndarray]) -> None:
-    """Refuse a link whose numbers do not survive being stated as mass, centre and inertia
-    about it.
+def _require_links(document: Document, links: dict[str, np.ndarray], nominal: Robot) -> None:
+    """Refuse a link whose numbers do not survive being stated as mass, centre and inertia about it,
+    beside the body that it is a part of: of frames without mass only rounding is left.
     """
+    bodies = nominal.theta.reshape(-1, 10)
+    of = {link.name: bodies[link.body] for link in nominal.links if link.body >= 0}
     for link in read_urdf(document).links:
-        if link.name in links and not same_parameters(link.theta, links[link.name]):
+        if link.name in links and not same_parameters(
+            link.theta, links[link.name], body=of.get(link.name)
+        ):
             raise UnphysicalRobot(
                 f"{label(document.path)}: link {link.name!r} cannot be stated with its new inertia,"
                 " whose numbers are too far apart; identify with the consistent method, or use"
@@ -292,17 +296,19 @@ def _write(
             f"{label(target)} cannot be written: there is no folder {label(target.parent)}; make it"
             " first"
         )
-    for place, text in parts.items():
-        write_atomically(place, text, folders=True)
-    if drive_file is not None:
-        write_atomically(drive_file, content)
-    write_atomically(target, draft.main)
-    if read_bytes(target) != draft.main:
-        raise StorageError(
-            f"{label(target)} does not hold what was written to it; check the disk and save again"
-        )
-    if stale is not None and drive_file is None:
-        stale.unlink(missing_ok=True)  # it belonged to the file that was here before
+    with written_together():
+        for place, text in parts.items():
+            write_atomically(place, text, folders=True)
+        if drive_file is not None:
+            write_atomically(drive_file, content)
+        write_atomically(target, draft.main)
+        if read_bytes(as_written(target)) != draft.main:
+            raise StorageError(
+                f"{label(target)} does not hold what was written to it; check the disk and save"
+                " again"
+            )
+        if stale is not None and drive_file is None:
+            remove_file(stale)  # it belonged to the file that was here before
     return (target, *parts, *([drive_file] if drive_file is not None else []))
 
 

@@ -165,11 +165,17 @@ def _kept(new: np.ndarray, old: np.ndarray, tolerance: float) -> np.ndarray:
     return np.where(np.abs(new - old) <= tolerance, old, new)
 
 
-def same_parameters(a: np.ndarray, b: np.ndarray, tolerance: float = CLOSE) -> bool:
-    """Whether two sets of ten numbers are the same, each group of them beside its own size."""
-    inertia = max(float(np.max(np.abs(parameters.inertia_about_origin(theta)))) for theta in (a, b))
-    mass = max(abs(float(a[parameters.M])), abs(float(b[parameters.M])))
-    moment = max(float(np.max(np.abs(parameters.first_moment(theta)))) for theta in (a, b))
+def same_parameters(
+    a: np.ndarray, b: np.ndarray, tolerance: float = CLOSE, *, body: np.ndarray | None = None
+) -> bool:
+    """Whether two sets of ten numbers are the same, each group of them beside its own size.
+
+    body: that they are a part of; what is nothing beside it need not agree.
+    """
+    each = (a, b) if body is None else (a, b, body)
+    inertia = max(float(np.max(np.abs(parameters.inertia_about_origin(theta)))) for theta in each)
+    mass = max(abs(float(theta[parameters.M])) for theta in each)
+    moment = max(float(np.max(np.abs(parameters.first_moment(theta)))) for theta in each)
     size = np.full(parameters.SIZE, inertia)
     size[list(parameters.FIRST_MOMENT)] = max(moment, np.sqrt(mass * inertia))
     size[parameters.M] = mass

@@ -27,6 +27,7 @@ MAX_ELEMENTS = 300_000  # 3,000 links of 100 elements each
 _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_SMALLEST = 1e-100  # below, squares of a number are zero; so is the number
 _NUMBER_LENGTH = 400  # characters; more digits than any double has
 _CUT_SHORT = {
     expat.errors.codes[text]
@@ -359,7 +360,7 @@ def _parse(value: str, element: Element, name: str, largest: float) -> float:
     if len(digits) <= _NUMBER_LENGTH and _NUMBER.fullmatch(digits):
         result = float(digits)
         if math.isfinite(result) and abs(result) <= largest:
-            return result
+            return result if abs(result) >= _SMALLEST else 0.0
         fix = "it is too large to be meant, so check the units"
         if math.isinf(result):
             fix = "give a finite number"
