@@ -145,10 +145,10 @@ class HeldOut:
         if model is not None and len(order):
             q, dq, ddq, tau = (np.ascontiguousarray(array[order]) for array in self._arrays)
             valid = self._valid[order]
+            self._later[0, 0] = np.count_nonzero(valid, axis=0)
             with np.errstate(over="ignore", invalid="ignore"):
                 error = tau - model.torque(q, dq, ddq)
-            self._later[0, 0] = np.count_nonzero(valid, axis=0)
-            self._later[1, 0] = np.sum(error**2, axis=0, where=valid)
+                self._later[1, 0] = np.sum(error**2, axis=0, where=valid)
 
     @property
     def later(self) -> np.ndarray:

@@ -7,15 +7,14 @@ factor of two must be expected by somebody.
 On held-out samples, per joint,
 
     torque   a = Σ τ_identified τ_nominal / Σ τ_nominal²         allowed: 1/2 to 2
-    gravity  the same of G(q) alone, over the same postures       allowed: 1/3 to 3
+    gravity  the same of G(q) alone, over the same postures       allowed: 1/2 to 2
     inertia  the same of D_jj |q̈_j|                              allowed: 1/2 to 2
 
 and the mass of all bodies. A short motion tells the sum of gravity, inertia, friction and offset,
 not its parts; so gravity and inertia are judged only where the torque has changed by a factor of
-1.4, gravity, which looks like an offset while a joint stays near one posture, by a factor of three,
-and the mass only where all joints' torques have changed. Joints are compared where the nominal
-torque is at least a twentieth of the largest joint's of the same unit, and ten times the noise:
-what a wrist's file says about its rotor or friction may be wrong by any factor, and does no harm.
+1.4, and the mass only where all joints' have. Joints are compared where the nominal torque is at
+least a twentieth of the largest joint's of the same unit, and ten times the noise: what a wrist's
+file says about its rotor or friction may be wrong by any factor, and does no harm.
 """
 
 from __future__ import annotations
@@ -30,8 +29,6 @@ from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
 
 FACTOR = 2.0  # by which a model may differ from the nominal one unless that is expected
-# the same of gravity torques, which a short motion does not tell from an offset
-GRAVITY_FACTOR = 3.0
 SHARE = 0.05  # of the largest joint's nominal torque, below which a joint is not compared
 TIMES_NOISE = 10.0
 SHOWN = 1.4  # ratio of torques from which on a change of gravity, inertia or mass is shown by them
@@ -146,17 +143,17 @@ def surprises(change: ModelChange, names: tuple[str, ...], expect: tuple[str, ..
     expect: "torque" (any factor), "payload" (more of it on some joints, not on all alike), "mass".
     """
     kinds = (
-        ("torques", change.torque, FACTOR),
-        ("gravity torques", change.gravity, GRAVITY_FACTOR),
-        ("inertia", change.inertia, FACTOR),
+        ("torques", change.torque),
+        ("gravity torques", change.gravity),
+        ("inertia", change.inertia),
     )
     if "torque" in expect:
         return ""
     payload = "payload" in expect and not change.uniform
     shown = is_shown(change.torque)
-    for what, ratio, factor in kinds:
+    for what, ratio in kinds:
         with np.errstate(invalid="ignore"):
-            far = (ratio < 1.0 / factor) | ((ratio > factor) & (not payload))
+            far = (ratio < 1.0 / FACTOR) | ((ratio > FACTOR) & (not payload))
             far &= shown
         if np.any(far):
             v = int(np.flatnonzero(far)[np.argmax(np.abs(np.log(_size(ratio[far]))))])
