@@ -21,7 +21,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -60,36 +60,36 @@ class Stream:
 
 
 def scaled(factor: float) -> Spoil:
-    return lambda robot, s: s._replace(tau=factor * s.tau)
+    return lambda robot, s: replace(s, tau=factor * s.tau)
 
 
 def one_scaled(factor: float) -> Spoil:
-    return lambda robot, s: s._replace(tau=s.tau * robot.only(factor))
+    return lambda robot, s: replace(s, tau=s.tau * robot.only(factor))
 
 
 def ramp(most: float, seconds: float, *, one: bool = False) -> Spoil:
     def spoil(robot: Spoiled, s: Measured) -> Changed:
         factor = 1.0 + (most - 1.0) * min(robot.age / seconds, 1.0)
-        return s._replace(tau=s.tau * (robot.only(factor) if one else factor))
+        return replace(s, tau=s.tau * (robot.only(factor) if one else factor))
 
     return spoil
 
 
 def offset_ramp(robot: Spoiled, s: Measured) -> Changed:
     """A zero that drifts, at one joint, to half of its usual torque within 20 s."""
-    return s._replace(tau=s.tau + 0.5 * min(robot.age / 20.0, 1.0) * robot.size * robot.one)
+    return replace(s, tau=s.tau + 0.5 * min(robot.age / 20.0, 1.0) * robot.size * robot.one)
 
 
 def without_gravity(share: float) -> Spoil:
-    return lambda robot, s: s._replace(tau=s.tau - share * robot.gravity(s.q))
+    return lambda robot, s: replace(s, tau=s.tau - share * robot.gravity(s.q))
 
 
 def speeds(factor: float, *, one: bool = False) -> Spoil:
-    return lambda robot, s: s._replace(dq=s.dq * (robot.only(factor) if one else factor))
+    return lambda robot, s: replace(s, dq=s.dq * (robot.only(factor) if one else factor))
 
 
 def clock(factor: float) -> Spoil:
-    return lambda robot, s: s._replace(t=robot.begin + factor * (s.t - robot.begin))
+    return lambda robot, s: replace(s, t=robot.begin + factor * (s.t - robot.begin))
 
 
 def late(most: float, *, torques: bool = False) -> Spoil:
@@ -98,17 +98,17 @@ def late(most: float, *, torques: bool = False) -> Spoil:
     def spoil(robot: Spoiled, s: Measured) -> Changed:
         cycles = round(most * min(robot.age / 20.0, 1.0) * RATE)
         old = robot.past[-1 - min(cycles, len(robot.past) - 1)]
-        return s._replace(tau=old.tau) if torques else old._replace(t=s.t)
+        return replace(s, tau=old.tau) if torques else replace(old, t=s.t)
 
     return spoil
 
 
 def zero_shifted(angle: float) -> Spoil:
-    return lambda robot, s: s._replace(q=s.q + angle * robot.one)
+    return lambda robot, s: replace(s, q=s.q + angle * robot.one)
 
 
 def torques_swapped(robot: Spoiled, s: Measured) -> Changed:
-    return s._replace(tau=s.tau[robot.order])
+    return replace(s, tau=s.tau[robot.order])
 
 
 def joints_swapped(robot: Spoiled, s: Measured) -> Changed:
@@ -117,33 +117,33 @@ def joints_swapped(robot: Spoiled, s: Measured) -> Changed:
 
 def other_torque(robot: Spoiled, s: Measured) -> Changed:
     """The torques that another robot would need for the same motion (a model's, not a sensor's)."""
-    return s._replace(tau=robot.other_torque())
+    return replace(s, tau=robot.other_torque())
 
 
 def flipped(robot: Spoiled, s: Measured) -> Changed:
-    return s._replace(tau=s.tau * robot.only(-1.0))
+    return replace(s, tau=s.tau * robot.only(-1.0))
 
 
 def dead(robot: Spoiled, s: Measured) -> Changed:
     noise = 0.01 * robot.size * robot.rng.normal(size=len(s.tau))
-    return s._replace(tau=np.where(robot.one > 0.0, noise, s.tau))
+    return replace(s, tau=np.where(robot.one > 0.0, noise, s.tau))
 
 
 def frozen_encoder(robot: Spoiled, s: Measured) -> Changed:
     robot.kept = robot.kept or s
-    return s._replace(q=np.where(robot.one > 0.0, robot.kept.q, s.q))
+    return replace(s, q=np.where(robot.one > 0.0, robot.kept.q, s.q))
 
 
 def frozen_joint(robot: Spoiled, s: Measured) -> Changed:
     robot.kept = robot.kept or s
     still = robot.one > 0.0
-    return s._replace(q=np.where(still, robot.kept.q, s.q), dq=np.where(still, 0.0, s.dq))
+    return replace(s, q=np.where(still, robot.kept.q, s.q), dq=np.where(still, 0.0, s.dq))
 
 
 def spikes(robot: Spoiled, s: Measured) -> Changed:
     """One in twenty torques of the joint is 20 times its usual one too large."""
     more = 20.0 * robot.size * robot.one * (robot.rng.random() < 0.05)
-    return s._replace(tau=s.tau + more)
+    return replace(s, tau=s.tau + more)
 
 
 def not_finite(robot: Spoiled, s: Measured) -> Changed:
@@ -151,7 +151,7 @@ def not_finite(robot: Spoiled, s: Measured) -> Changed:
         channel = ("q", "dq", "tau")[int(robot.rng.integers(3))]
         array = getattr(s, channel).copy()
         array[int(robot.rng.integers(len(array)))] = robot.rng.choice([np.nan, np.inf, 1e30])
-        s = s._replace(**{channel: array})
+        s = replace(s, **{channel: array})
     return s
 
 

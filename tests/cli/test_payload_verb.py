@@ -97,7 +97,7 @@ REFUSED = {
     "no gains in it": (
         3,
         ["{box}", "--without", "{empty}", "--link", LINK, "--gains", "{other}"],
-        "holds no drive gains",
+        "not 'thetahat/drive/1'",
     ),
     "mass": (
         2,

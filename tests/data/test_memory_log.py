@@ -211,12 +211,18 @@ def test_a_recording_of_objects_is_refused_by_row(robot: th.Robot) -> None:
 
 def test_jumps_of_any_size_do_not_crash(robot: th.Robot) -> None:
     """A jump too large to count in turns is not taken for a wrapped encoder."""
-    columns = columns_of(robot)
-    for jump in (1e25, 1.7e308):
-        q = columns[f"q.{robot.joint_names[0]}"].copy()
+    columns, name = columns_of(robot), f"q.{robot.joint_names[0]}"
+
+    def jumping(jump: float) -> np.ndarray:
+        q = columns[name].copy()
         q[100:200], q[200:] = jump, -jump
-        log = log_from_table({**columns, f"q.{robot.joint_names[0]}": q}, robot)
-        np.testing.assert_array_equal(log.read()[0].q[:, 0], q)
+        return q
+
+    log = log_from_table({**columns, name: jumping(9e18)}, robot)
+    np.testing.assert_array_equal(log.read()[0].q[:, 0], jumping(9e18))
+    for jump in (1e25, 1.7e308):
+        with pytest.raises(MalformedInput, match=rf"row 100 .*'{name}' is {jump:g}"):
+            log_from_table({**columns, name: jumping(jump)}, robot)
 
 
 def test_no_frame_library_is_imported_for_a_mapping() -> None:

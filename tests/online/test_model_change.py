@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -167,12 +168,12 @@ class Spoiled(SimulatedRobot):
 
 
 SPOILED: dict[str, Callable[[Measured, np.ndarray], Measured]] = {
-    "torque × 3": lambda s, g: s._replace(tau=3.0 * s.tau),
-    "gravity removed": lambda s, g: s._replace(tau=s.tau - g),
-    "half speeds": lambda s, g: s._replace(dq=0.5 * s.dq),
-    "one joint × 4": lambda s, g: s._replace(tau=s.tau * np.array([1.0, 4.0, 1.0, 1.0])),
-    "double stamps": lambda s, g: s._replace(t=2.0 * s.t),
-    "torque × 0.15": lambda s, g: s._replace(tau=0.15 * s.tau),
+    "torque × 3": lambda s, g: replace(s, tau=3.0 * s.tau),
+    "gravity removed": lambda s, g: replace(s, tau=s.tau - g),
+    "half speeds": lambda s, g: replace(s, dq=0.5 * s.dq),
+    "one joint × 4": lambda s, g: replace(s, tau=s.tau * np.array([1.0, 4.0, 1.0, 1.0])),
+    "double stamps": lambda s, g: replace(s, t=2.0 * s.t),
+    "torque × 0.15": lambda s, g: replace(s, tau=0.15 * s.tau),
 }
 SLOW = ("double stamps", "torque × 0.15", "one joint × 4")
 

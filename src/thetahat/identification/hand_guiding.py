@@ -7,14 +7,13 @@ poses show, that came from either side, or what the robot file states.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from thetahat.dynamics import rigid_body
 from thetahat.identification.identifiability.base_parameters import random_states
-from thetahat.identification.verdict_reason import CORRECTED, SUSPECT, Fields, Reason, quantity
+from thetahat.identification.verdict_reason import Fields
 from thetahat.model.robot import Robot
 
 Z = 1.96
@@ -53,32 +52,6 @@ class HandGuiding:
             "resolution": self.resolution,
             "holds": self.holds,
         }
-
-
-def static_reasons(static: Fields) -> list[Reason]:
-    """Say what poses do not tell, and name the joints that would creep."""
-    rank, structural = static["rank"], static["structural_rank"]
-    reasons = _creep_reasons(static["joints"])
-    text = "gravity alone was identified; inertias, which held poses do not tell, follow the file"
-    reasons.append(Reason(CORRECTED, text))
-    if rank < structural:
-        text = f"the poses tell {rank} of the {structural} parameters that holding torques can tell"
-        fix = "hold more poses, over the whole range of every joint and from both sides"
-        reasons.append(Reason(SUSPECT, f"{text}; {fix}"))
-    return reasons
-
-
-def _creep_reasons(joints: Sequence[Fields]) -> list[Reason]:
-    creeping = [
-        f"{row['joint']} ({quantity(row['error'], row['unit'])} of error,"
-        f" {quantity(row['friction'], row['unit'])} of friction)"
-        for row in joints
-        if row["holds"] is False
-    ]
-    if not creeping:
-        return []
-    text = f"held by gravity torques alone, these joints creep: {', '.join(creeping)}"
-    return [Reason(SUSPECT, f"{text}; hold more poses, each from both sides")]
 
 
 def static_rank(robot: Robot) -> int:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from thetahat.errors import known
-from thetahat.identification.hand_guiding import static_reasons
 from thetahat.identification.next_steps import Commands
 from thetahat.identification.uncertainty.flags import DECIDES, ILL_CONDITIONED
 from thetahat.identification.verdict_bodies import body_reasons
@@ -26,6 +25,7 @@ from thetahat.identification.verdict_reason import (
     quantity,
 )
 from thetahat.identification.verdict_rollout import rollout_reasons
+from thetahat.identification.verdict_static import static_reasons
 
 GOOD, FAIR = 0.95, 0.8  # R² of every joint that is good; of the robot, below which it is not usable
 CLOSE = 0.99  # R² of a joint whose held-out error is small, however little noise there is

@@ -165,7 +165,7 @@ class ActuatorIdentification:
         if motion is None or self.scores.test is None:
             return []
         return [
-            {"name": name, "rms": [float(value) for value in errors]}
+            {"name": name, "rms": [_finite(value) for value in errors]}
             for (name, _, _), errors in zip(motion.log.runs, self.scores.test, strict=True)
         ]
 
@@ -274,6 +274,10 @@ def _page(robot: str, data: Fields, motion: DriveMotion | None) -> str:
 def _numbers(values: np.ndarray) -> list[float | None] | None:
     out = [float(each) if np.isfinite(each) else None for each in values]
     return out if any(each is not None for each in out) else None
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
 
 
 def _interval(name: str, value: float | None, std: float | None) -> list[float] | None:

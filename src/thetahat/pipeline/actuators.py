@@ -10,10 +10,11 @@ import numpy as np
 from thetahat.data.log import Log
 from thetahat.engine.local import LocalEngine
 from thetahat.engine.protocol import NoProgress, Progress
-from thetahat.errors import MalformedInput, UsageError, known
+from thetahat.errors import MalformedInput, NotIdentifiable, UsageError, known
 from thetahat.identification.actuators.drive_log import DriveLog
 from thetahat.identification.actuators.drive_parameters import NO_LIMIT, DriveParameters
 from thetahat.identification.actuators.drive_rollout import DriveRollout, run_errors
+from thetahat.identification.actuators.drive_uncertainty import UNDETERMINED
 from thetahat.identification.actuators.identify_drives import KnownGains, identify_drives
 from thetahat.model.io.position_gains import position_gains
 from thetahat.model.lock_joints import lock
@@ -85,6 +86,9 @@ def actuators(
     scores = ActuatorScores.of(
         model, fitted, held_out, drives=identified.fit.drives, nominal=nominal
     )
+    uncertain = identified.uncertainty.covariance
+    if not all(np.all(np.isfinite(each)) for each in (scores.train, uncertain)):
+        raise NotIdentifiable(UNDETERMINED)
     return ActuatorIdentification(model, identified, gains, scores, source, settings)
 
 

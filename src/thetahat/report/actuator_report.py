@@ -62,7 +62,9 @@ def _errors(data: Data) -> Section:
 
 def _motion(data: Data, motion: DriveMotion) -> Section:
     """Return positions over time of the best, a middle and the worst held-out run."""
-    errors = np.array([np.mean(run["rms"]) for run in data["runs"]])
+    errors = np.array(
+        [np.mean([np.inf if each is None else each for each in run["rms"]]) for run in data["runs"]]
+    )
     order = np.argsort(errors)
     picked = dict.fromkeys([int(order[len(order) // 2]), int(order[-1]), int(order[0])])
     names = ["a middle run", "the worst run", "the best run"]

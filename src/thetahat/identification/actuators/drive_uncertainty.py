@@ -41,6 +41,11 @@ FEWEST_BLOCKS = 12
 # Standard deviations between simulators, seen on five planted robots: relative, [s], [rad].
 RELATIVE, DELAYS, BIASES = 4e-3, 1e-4, 1e-3
 
+UNDETERMINED = (
+    "the log does not determine the drives: their equations are singular; record a motion in which"
+    " all joints move, with commands and positions of the same scale"
+)
+
 
 @dataclass(frozen=True, eq=False)
 class DriveUncertainty:
@@ -107,10 +112,9 @@ def _larger(equations: NormalEquations, drives: DriveParameters, rows: float) ->
         first = np.linalg.inv(equations.H / rows + precision)
         inverse = np.linalg.inv(equations.H + rows * precision)
     except np.linalg.LinAlgError:
-        raise NotIdentifiable(
-            "the log does not determine the drives: their equations are singular; record a motion"
-            " in which all joints move, with commands and positions of the same scale"
-        ) from None
+        raise NotIdentifiable(UNDETERMINED) from None
+    if not (np.all(np.isfinite(first)) and np.all(np.isfinite(inverse))):
+        raise NotIdentifiable(UNDETERMINED)
     blocks = equations.blocks - equations.blocks.mean(axis=0)
     count = len(blocks)
     second = inverse @ (blocks.T @ blocks) @ inverse * (count / max(count - 1.0, 1.0))
