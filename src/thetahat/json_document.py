@@ -150,7 +150,7 @@ def problems(
         if all(choices):
             # the choice that comes furthest tells most
             yield max((each[0] for each in choices), key=lambda problem: len(problem[0]))
-        return
+            return
     if (problem := _problem(value, rules)) is not None:
         yield at, problem
         return

@@ -196,4 +196,4 @@ def test_spoiled_streams_are_never_in_charge_for_longer_than_a_second(name: str)
     run = ControlRun(robot, connection, moves, settings)
     connection.start(run.wanted(0.0)[0])
     result = run.run()
-    assert np.count_nonzero(result.identified) <= 500, result.stream.gate
+    assert np.count_nonzero(result.tracking.identified) <= 500, result.stream.gate
