@@ -4,6 +4,7 @@ and the same errors.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -221,7 +222,7 @@ def test_jumps_of_any_size_do_not_crash(robot: th.Robot) -> None:
     log = log_from_table({**columns, name: jumping(9e18)}, robot)
     np.testing.assert_array_equal(log.read()[0].q[:, 0], jumping(9e18))
     for jump in (1e25, 1.7e308):
-        with pytest.raises(MalformedInput, match=rf"row 100 .*'{name}' is {jump:g}"):
+        with pytest.raises(MalformedInput, match=re.escape(f"{name!r} is {jump:g}")):
             log_from_table({**columns, name: jumping(jump)}, robot)
 
 
