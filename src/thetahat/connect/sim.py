@@ -18,7 +18,7 @@ from thetahat.plant.plant import MujocoPlant, OwnPlant, Plant
 from thetahat.plant.realism import DriveModel, Payload, Realism
 from thetahat.plant.tracking import Tracking
 
-ENGINES = {"mujoco": MujocoPlant, "own": OwnPlant}
+ENGINES: dict[str, type[MujocoPlant] | type[OwnPlant]] = {"mujoco": MujocoPlant, "own": OwnPlant}
 OBSTACLE = 200.0  # [rad/s] of what blocks a joint: it hardly yields
 SERVO = 60.0  # [rad/s] of the drives that follow commanded positions
 FOLLOWED = 0.1  # of a step's speed that each commanded position adds to the speed to follow
