@@ -268,3 +268,38 @@ def test_a_reference_with_its_own_stamps_is_interpolated() -> None:
         with_reference(samples, replace(shifted, t=shifted.t + 50.0), robot)
     with pytest.raises(MalformedInput, match=r"covers .* of the log's rows"):
         with_reference(samples, shifted.subset(slice(0, 60)), robot)
+
+
+def test_rows_at_standstill_are_those_of_the_reference_and_not_of_the_noise() -> None:
+    """Rows that a measured speed chooses are chosen by its noise."""
+    names = motion()[0].joint_names
+    chosen = []
+    for seed in (0, 1):
+        samples, reference = measured(seed)
+        still, index = REASONS.index("standstill"), REASONS.index("outlier")
+        reason = np.where(np.abs(samples.dq) < STANDSTILL, still, 0).astype(np.uint8)
+        reason[3] = index
+        theirs = np.where(np.abs(reference.dq) < STANDSTILL, still, 0).astype(np.uint8)
+        paired = replace(samples, reason=reason).with_instruments(replace(reference, reason=theirs))
+        assert paired.reason is not None
+        assert np.all(paired.reason[3] == index)  # other reasons stay
+        chosen.append(paired.reason)
+        assert np.any(reason != paired.reason)
+    assert np.mean(chosen[0] != chosen[1]) < 0.1 * np.mean(chosen[0] == still) / len(names)
+
+
+def test_a_joint_that_is_held_while_the_reference_moves_stands_still() -> None:
+    samples, reference = measured(0)
+    still = REASONS.index("standstill")
+    moving = np.flatnonzero(np.abs(reference.dq[:, 1]) > 2.5 * STANDSTILL)
+    dq = samples.dq.copy()
+    dq[moving, 1] = 0.9 * STANDSTILL * np.sign(dq[moving, 1])
+    reason = np.where(np.abs(dq) < STANDSTILL, still, 0).astype(np.uint8)
+    theirs = np.where(np.abs(reference.dq) < STANDSTILL, still, 0).astype(np.uint8)
+    held = replace(samples, dq=dq, reason=reason)
+    paired = held.with_instruments(replace(reference, reason=theirs))
+    assert paired.reason is not None
+    assert np.all(paired.reason[moving, 1] == still)
+    later = with_reference(held, replace(reference, reason=theirs), motion()[0])
+    assert later.reason is not None
+    assert np.array_equal(later.reason, paired.reason)  # also where it is laid beside by time

@@ -14,7 +14,7 @@ import numpy as np
 
 from thetahat.data.prepare import Settings, prepare, prepare_batches
 from thetahat.data.resample import mean_period
-from thetahat.data.samples import MASKED, USABLE, Samples, concatenate, require_motion
+from thetahat.data.samples import MASKED, STANDSTILL, USABLE, Samples, concatenate, require_motion
 from thetahat.data.types import Chunk, LogLike, Mask, Run, Source
 from thetahat.data.velocities import normalize_quaternions
 from thetahat.errors import MalformedInput, UsageError
@@ -184,6 +184,10 @@ def with_reference(samples: Samples, reference: Samples, robot: Robot) -> Sample
         places = _cubic(x, h[:, None], q[first], q[last], dq[first], dq[last])
     else:
         places = normalize_quaternions(robot, (1.0 - x) * q[first] + x * q[last])
+    standing = None
+    if reference.reason is not None:
+        near = order[np.where(x[:, 0] < 0.5, first, last)]
+        standing = np.where(reference.reason[near] == STANDSTILL, np.uint8(STANDSTILL), USABLE)
     motion = Samples(
         q=places,
         dq=speeds,
@@ -191,6 +195,7 @@ def with_reference(samples: Samples, reference: Samples, robot: Robot) -> Sample
         tau=np.zeros_like(samples.tau),
         t=at,
         run=samples.run,
+        reason=standing,
         period=samples.period,
         cutoff=reference.cutoff,
     )

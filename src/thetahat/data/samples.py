@@ -33,6 +33,7 @@ REASONS = (
 USABLE, STANDSTILL, EDGE, OUTLIER, LOCKED, MASKED = (
     REASONS.index(name) for name in ("usable", "standstill", "edge", "outlier", "locked", "masked")
 )
+HELD = 0.5  # of the reference's speed: a joint slower than that, and standing still, is held
 
 # the torque is not a measurement of the joint's
 UNMEASURED = (LOCKED, REASONS.index("no torque column"), REASONS.index("dead torque"))
@@ -245,7 +246,8 @@ class Samples:
         """Return these samples with the motion of instrumental variables beside theirs.
 
         reference: the same motion, row by row, with noise of its own or none: as commanded, of a
-            repeat, or simulated. Its torques do not matter.
+            repeat, or simulated. Its torques do not matter. Where both say which rows stand still,
+            the reference decides, so that rows are not chosen by the noise in them.
         """
         if not isinstance(reference, Samples):
             raise UsageError(
@@ -253,7 +255,11 @@ class Samples:
                 " repeated or simulated motion"
             )
         _check_times(reference, self)
-        return replace(self, instruments=replace(reference, instruments=None))
+        return replace(
+            self,
+            reason=_reasons_beside(self, reference),
+            instruments=replace(reference, instruments=None),
+        )
 
     @property
     def without_instruments(self) -> Samples:
@@ -421,6 +427,21 @@ def require_motion(reference: Samples, samples: Samples, names: Sequence[str]) -
                 f"joint {name!r} moves in the samples, but its reference is constant; give the"
                 " motion that was commanded, repeated or simulated"
             )
+
+
+def _reasons_beside(samples: Samples, reference: Samples) -> np.ndarray | None:
+    """Return why rows are not usable, (N, nv), where a reference says which joints stand still.
+
+    Rows chosen by a measured speed are chosen by its noise, which biases what instruments are to
+    mend. A joint that stands still while the reference moves at twice its speed is held or lags,
+    and stays left out.
+    """
+    own, theirs = samples.reason, reference.reason
+    if own is None or theirs is None or own.shape != theirs.shape:
+        return own
+    held = (own == STANDSTILL) & (np.abs(samples.dq) < HELD * np.abs(reference.dq))
+    still = np.where((theirs == STANDSTILL) | held, np.uint8(STANDSTILL), np.uint8(USABLE))
+    return np.where(own <= STANDSTILL, still, own)
 
 
 def _check_times(reference: Samples, samples: Samples) -> None:

@@ -106,9 +106,10 @@ def _simulated(
 def _low_pass(samples: Samples, robot: Robot, rate: float) -> Settings:
     """Return the settings of the samples' own low-pass, without the delay of torques."""
     given = samples.provenance.get("settings", {})
+    speeds = tuple(given.get("min_speed") or ())
     return Settings(
         cutoff=min(samples.cutoff or 0.4 * rate, 0.4 * rate),
-        min_speed=(0.0,) * robot.nv,
+        min_speed=speeds if len(speeds) == robot.nv else (0.0,) * robot.nv,
         order=int(given.get("order", 4)),
         derivative=str(given.get("derivative", "butterworth")),
     )
