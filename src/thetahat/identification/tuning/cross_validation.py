@@ -231,13 +231,17 @@ class PieceSums:
     ends: EndRows
 
     def scored(
-        self, blocks: Blocks, x_base: np.ndarray, positions: tuple[np.ndarray, ...]
+        self,
+        blocks: Blocks,
+        sums: GramStack,
+        x_base: np.ndarray,
+        positions: tuple[np.ndarray, ...],
     ) -> tuple[np.ndarray, np.ndarray]:
-        """(‖u_j − Y_j x‖², rows) of every block and joint, (blocks, nv), without the rows at cuts;
-        x_base: (blocks, p).
+        """(‖u_j − Y_j x‖², rows) of every block and joint, (blocks, nv), without the rows at cuts.
+
+        sums: over the blocks; x_base: (blocks, p).
         """
         block, piece, side = blocks.ends.T
-        sums = self.whole.summed(blocks.used)
         squares, rows = sums.squares(x_base, positions), sums.rows.copy()
         np.subtract.at(rows, block, self.ends.counts[piece, side])
         for v, (z, at) in enumerate(zip(self.ends.rows, positions, strict=True)):
@@ -314,11 +318,15 @@ class Pieces:
 
     def _predict(self, blocks: Blocks, sigma: np.ndarray, weight: float) -> Predictions:
         model, whole, fitted = self.model, self.whole, self.fitted
-        x_base = fitted.model.base_fits(fitted.sums.without(blocks.used), sigma, weight)
+        moving, still = (each.whole.summed(blocks.used) for each in (self.moving, self.still))
+        own = self.other is None
+        left = self.moving.whole.complement(moving) if own else fitted.sums.without(blocks.used)
+        x_base = fitted.model.base_fits(left, sigma, weight)
         shape = 2 * len(x_base), len(sigma)
         squares, rows, independent = np.empty(shape), np.empty(shape), np.empty(shape)
-        for kind, (sums, worth) in enumerate(((self.moving, 1.0), (self.still, STILL))):
-            held, count = sums.scored(blocks, x_base, model.positions)
+        kinds = (self.moving, moving, 1.0), (self.still, still, STILL)
+        for kind, (pieces, sums, worth) in enumerate(kinds):
+            held, count = pieces.scored(blocks, sums, x_base, model.positions)
             squares[kind::2], rows[kind::2] = held, count
             independent[kind::2] = worth * model.statistics.independent * count
         count = np.maximum(whole.rows, 1.0)

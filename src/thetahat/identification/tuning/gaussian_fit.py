@@ -20,12 +20,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import pairwise
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from thetahat.identification.consistency.misfit import DRIVE, Objective, nonnegative_columns
+from thetahat.identification.consistency.misfit import (
+    DRIVE,
+    Objective,
+    moments_unit,
+    nonnegative_columns,
+    reference_inertias,
+)
 from thetahat.identification.estimators.joint_weights import Weights
 from thetahat.identification.information import Information
 from thetahat.identification.log_statistics import LogStatistics
@@ -79,7 +86,7 @@ class GramStack:
         products = tuple(np.stack(each) for each in zip(*(g.products for g in sets), strict=True))
         return GramStack(products, np.stack([g.rows for g in sets]))
 
-    @property
+    @cached_property
     def whole(self) -> Grams:
         """All sets together."""
         return Grams(tuple(G.sum(axis=0) for G in self.products), self.rows.sum(axis=0))
@@ -96,7 +103,11 @@ class GramStack:
 
     def without(self, used: np.ndarray) -> GramStack:
         """Return all sets but those of each union."""
-        parts, whole = self.summed(used), self.whole
+        return self.complement(self.summed(used))
+
+    def complement(self, parts: GramStack) -> GramStack:
+        """Return all sets but each of these unions."""
+        whole = self.whole
         products = tuple(a - b for a, b in zip(whole.products, parts.products, strict=True))
         return GramStack(products, whole.rows - parts.rows)
 
@@ -168,6 +179,16 @@ class GaussianModel:
         return replace(self, S=S)
 
     @cached_property
+    def _runs(self) -> list[list[tuple[slice, slice]]]:
+        """Of every joint, base parameters that follow each other: in its rows, and in all."""
+        out = []
+        for at in self.positions:
+            edges = [0, *(np.flatnonzero(np.diff(at) != 1) + 1).tolist(), len(at)]
+            pairs = pairwise(edges) if len(at) else ()
+            out.append([(slice(a, b), slice(int(at[a]), int(at[a]) + b - a)) for a, b in pairs])
+        return out
+
+    @cached_property
     def nonnegative(self) -> np.ndarray:
         """Positions in x of drive terms that cannot be negative."""
         return nonnegative_columns(self.columns)
@@ -229,7 +250,8 @@ class GaussianModel:
 
     def problem(self, grams: Grams, sigma: np.ndarray) -> GaussianProblem:
         """Return these rows' misfit with noise σ_j, for fits with several priors and columns."""
-        return self.problems(GramStack.of([grams]), sigma)[0]
+        alone = GramStack(tuple(G[None] for G in grams.products), grams.rows[None])
+        return self.problems(alone, sigma)[0]
 
     def problems(self, stack: GramStack, sigma: np.ndarray) -> list[GaussianProblem]:
         """Return the misfit of every set of rows with noise σ_j."""
@@ -239,7 +261,8 @@ class GaussianModel:
             factor = self.statistics.share / sigma[v] ** 2
             x = with_torque(self.base0[at])
             left = factor * (product @ x)
-            G[:, at[:, None], at] += factor * product[:, :-1, :-1]
+            for mine, theirs in self._runs[v]:
+                G[:, at, theirs] += factor * product[:, :-1, mine]
             g[:, at] -= left[:, :-1]
             constant += 0.5 * (left @ x)
         return [GaussianProblem(self, *each) for each in zip(G, g, constant.tolist(), strict=True)]
@@ -355,18 +378,27 @@ class FreedColumns:
 
 def _unit_prior(f: Objective) -> np.ndarray:
     """S of x = x₀ + S·δ: δ has the unit matrix as the curvature of its distance from x₀."""
-    if f.metric == "euclidean":
-        return np.diag(f.scale)
     S = np.diag(f.scale)
-    theta = f.x0[: f.columns.inertial].reshape(-1, SIZE)
-    for b, body in enumerate(theta):
-        if not parameters.check(body) or body[parameters.M] <= 0.0:
-            continue
-        W = np.linalg.inv(np.linalg.cholesky(f.references[b]))
-        E = (W @ BASIS @ W.T).reshape(SIZE, -1)
+    if f.metric == "euclidean":
+        return S
+    for b, body in enumerate(f.x0[: f.columns.inertial].reshape(-1, SIZE)):
         at = slice(SIZE * b, SIZE * b + SIZE)
-        K = f.whitening[at, at]
-        share = f.entropic_weight / f.weight
-        curvature = share * (E @ E.T) + (K.T @ K if f.metric == "moments" else 0.0)
-        S[at, at] = np.linalg.inv(np.linalg.cholesky(curvature)).T
+        unit = _body_unit(body.tobytes(), f.metric, f.entropic_weight / f.weight)
+        S[at, at] = S[at, at] if unit is None else unit
     return S
+
+
+@lru_cache(maxsize=1024)  # of one robot many models are made
+def _body_unit(body: bytes, metric: str, share: float) -> np.ndarray | None:
+    """One body's part of S; None where it has no shape of its own. share: of the entropic part."""
+    theta = np.frombuffer(body)
+    if not parameters.check(theta) or theta[parameters.M] <= 0.0:
+        return None
+    J = reference_inertias(theta[None])[0]
+    W = np.linalg.inv(np.linalg.cholesky(J))
+    E = (W @ BASIS @ W.T).reshape(SIZE, -1)
+    curvature = share * (E @ E.T)
+    if metric == "moments":
+        K = moments_unit(J)
+        curvature = curvature + K.T @ K
+    return np.asarray(np.linalg.inv(np.linalg.cholesky(curvature)).T)
