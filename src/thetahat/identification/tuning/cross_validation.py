@@ -403,7 +403,7 @@ def _sums(empty: Information, samples: Samples, edges: np.ndarray) -> tuple[Piec
         first = len(pieces)
         stop = max(int(np.searchsorted(edges, edges[first] + most, side="right")) - 1, first + 1)
         rows = slice(edges[first], edges[stop])
-        z = _joint_rows(plan, samples.subset(rows), used[:, rows].any(axis=0))
+        z = _joint_rows(plan, samples.subset(rows), np.any(used[:, rows], axis=0))
         for a, b in itertools.pairwise(edges[first : stop + 1]):
             at = slice(a - edges[first], b - edges[first])
             pieces.append(_piece([each[:, at] for each in z], used[:, a:b], reach))
@@ -457,7 +457,7 @@ def _product(z: np.ndarray, used: np.ndarray) -> np.ndarray:
     if not np.any(used):
         return np.zeros((len(z), len(z)))
     z = z if np.all(used) else np.ascontiguousarray(z[:, used])
-    return z @ z.T
+    return np.asarray(z @ z.T)
 
 
 def block_edges(samples: Samples, count: int) -> np.ndarray:

@@ -223,7 +223,7 @@ class GaussianModel:
         if key not in self._roots:
             free = ~held
             scaled = self.A[:, free] / np.sqrt(self.precision(weight)[free])
-            self._roots[key] = np.ascontiguousarray(np.linalg.qr(scaled.T, mode="r").T)
+            self._roots[key] = np.ascontiguousarray(np.asarray(np.linalg.qr(scaled.T, mode="r")).T)
         return self._roots[key]
 
     def noise(self, grams: Grams, weight: float) -> np.ndarray:
