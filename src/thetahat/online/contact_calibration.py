@@ -18,6 +18,7 @@ from thetahat.errors import NotIdentifiable
 from thetahat.online.contact_detector import (
     BLOCK,
     TICK,
+    UNSURE,
     ContactModel,
     Ticks,
     features,
@@ -36,13 +37,16 @@ MOST = (np.inf, 6.0, 4.0, 3.0)  # standard deviations that a tick may count as
 PUSH, PLACES = 5.0, 100  # RMS of the pushes by which it is chosen, and in how many places
 
 
-def learn_contact(runs: Sequence[Ticks], *, rms: np.ndarray, false_alarms: float) -> ContactModel:
+def learn_contact(
+    runs: Sequence[Ticks], *, rms: np.ndarray, false_alarms: float, unsure: float = UNSURE
+) -> ContactModel:
     """Learn from runs without contact.
 
     Args:
         runs: of ticks.
         rms: (nv,) of the observer's torque in them.
         false_alarms: per hour, of all joints together.
+        unsure: standard deviation of a step of the model's dry friction, as a share of it.
 
     """
     long = [run for run in runs if len(run.residual) > 0]
@@ -73,7 +77,7 @@ def learn_contact(runs: Sequence[Ticks], *, rms: np.ndarray, false_alarms: float
     )
     nv = w.shape[1]
     chance, best = false_alarms * size * period / HOUR / nv, np.full(nv, -1.0)
-    chosen = ContactModel(period, a, scale, usual, np.ones(nv), np.full(nv, np.inf))
+    chosen = ContactModel(period, a, scale, usual, np.ones(nv), np.full(nv, np.inf), unsure)
     for most in MOST:
         model = replace(chosen, most=np.full(nv, most))
         maxima = np.concatenate([block_maxima(model.statistics(run), size) for run in long])

@@ -108,6 +108,7 @@ class ContactModel:
     threshold: np.ndarray  # (nv,) of the statistic
     # (nv,) standard deviations as which a larger one counts: of residuals with spikes
     most: np.ndarray
+    unsure: float = UNSURE  # standard deviation of a step of dry friction, as a share of it
 
     @property
     def order(self) -> int:
@@ -134,7 +135,7 @@ class ContactModel:
         g = self.response
         w = unpredicted(ticks.residual, self.a)
         spread = self.spread(ticks.speed, ticks.acceleration)[self.order :]
-        unsure = UNSURE * turned(ticks.dry, self.reach)[self.order :]
+        unsure = self.unsure * turned(ticks.dry, self.reach)[self.order :]
         return matched(np.clip(w, -self.most * spread, self.most * spread), spread, g, unsure)
 
 

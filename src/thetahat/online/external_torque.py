@@ -29,6 +29,7 @@ from thetahat.model.robot import Robot
 from thetahat.online.contact_calibration import HOUR, block_maxima, learn_contact, tail
 from thetahat.online.contact_detector import (
     BLOCK,
+    UNSURE,
     WITHIN,
     ContactDetector,
     ContactModel,
@@ -71,7 +72,7 @@ class _Push:
 
     joint: int
     since: float  # [s]
-    before: np.ndarray  # (nv,) torques without it
+    before: np.ndarray  # (nv,) slow part of the torques without it
     size: float  # by which the joint's differs
     latest: float  # [s] since when it is what it is: of another push on top
 
@@ -127,6 +128,7 @@ class ExternalTorque:
         false_alarms: float | None = None,
         bandwidth: float = 60.0,
         delay: float = 0.0,
+        unsure: float = UNSURE,
     ) -> ExternalTorque:
         """Return an observer with thresholds from runs without contact.
 
@@ -139,6 +141,8 @@ class ExternalTorque:
                 deviations thin out.
             bandwidth: of the observer [rad/s].
             delay: of torques behind the motion [s].
+            unsure: standard deviation of what the model's dry friction is off by for 50 ms after it
+                turned, as a share of how far it turned: 1 for signals behind a low-pass.
 
         """
         shown = sum(float(t[-1] - t[0]) for t, *_ in runs if len(t))
@@ -148,7 +152,7 @@ class ExternalTorque:
         seen = [observer.observe(run) for run in runs]
         rms = np.sqrt(np.mean(np.concatenate([each.torque for each in seen]) ** 2, axis=0))
         ticks = [each.ticks for each in seen]
-        contact = learn_contact(ticks, rms=rms, false_alarms=0.5 * rate)
+        contact = learn_contact(ticks, rms=rms, false_alarms=0.5 * rate, unsure=unsure)
         chance = 0.5 * rate * BLOCK / HOUR / robot.nv
         maxima = np.concatenate([each.slow for each in seen])
         return ExternalTorque(
@@ -231,7 +235,8 @@ class ExternalTorque:
             rate = (momentum - self._momentum) / step - 0.5 * (driving + self._driving)
             a, slowly = math.exp(-self.bandwidth * step), math.exp(-step / GUIDED)
             self._torque = a * self._torque + (1.0 - a) * rate
-            self._slow = slowly * self._slow + (1.0 - slowly) * self._torque
+            if self._push is not None or t > self._quiet:  # not while a push dies away
+                self._slow = slowly * self._slow + (1.0 - slowly) * self._torque
             if self.contact is not None:
                 still = np.exp(-((dq / (AT_REST * self.contact.usual[0])) ** 2))
                 self._rest = slowly * self._rest + (1.0 - slowly) * still
@@ -266,7 +271,7 @@ class ExternalTorque:
 
     def _contact(self, t: float) -> Contact:
         joint = self._sudden(t)
-        self._earlier.append((t, self._torque))
+        self._earlier.append((t, self._slow))
         # what dry friction holds at rest is no push
         lasting = np.abs(self._slow) / (self.threshold + self._rest * self._stiction)
         kind = "none"
@@ -315,7 +320,7 @@ def _stiction(robot: Robot) -> np.ndarray:
     """What dry friction may hold at rest, (nv,), without load."""
     drive = robot.drive
     if drive.simple:
-        return np.abs(drive.coulomb)
+        return np.asarray(np.abs(drive.coulomb))
     still, moving = np.zeros(robot.nv), np.ones(len(drive.viscous))
     ways = [drive.friction(still, q=still, load=still, direction=k * moving) for k in (0.0, 1.0)]
     return np.asarray(np.abs(ways[1] - ways[0]))
