@@ -2,7 +2,7 @@
 
 The statistic is that of contact_detector.py. Its threshold comes from maxima over blocks of time:
 the tail of their squares is taken as exponential, and no threshold is below what the motion itself
-reached, with a margin. As how much a spike counts is chosen by the pushes that are found in the
+reached. As how much a spike counts is chosen by the pushes that are found in the
 same motion, of five times the RMS of the observer's torque.
 """
 
@@ -28,7 +28,6 @@ from thetahat.online.contact_detector import (
 MEMORY = 0.1  # [s] of residuals that predict the next
 FLOOR = 0.3  # of the residual's RMS: white noise that is always reckoned with
 TAIL = 0.5  # quantile of the maxima from which on their tail is fitted
-MARGIN = 1.15  # of the largest statistic without contact: no threshold is below
 LEAST_BLOCKS = 16
 ROUNDS = 8  # of the weights
 QUIETEST = 0.05  # of the mean variance: the least share that no motion adds
@@ -140,7 +139,7 @@ def block_maxima(values: np.ndarray, size: int) -> np.ndarray:
     return np.asarray(values[: count * size].reshape(count, size, values.shape[1]).max(axis=1))
 
 
-def tail(maxima: np.ndarray, chance: float, margin: float = MARGIN) -> np.ndarray:
+def tail(maxima: np.ndarray, chance: float, margin: float = 1.0) -> np.ndarray:
     """Return (nv,) that a block's maximum exceeds with this probability, by an exponential tail of
     its square, as Gaussian noise has it, and no less than what was reached, with a margin.
 
