@@ -98,9 +98,9 @@ def test_in_white_noise_the_best_filter_over_50_ms_finds_most_pushes() -> None:
 
 def test_a_rate_that_the_runs_are_too_short_for_has_higher_thresholds() -> None:
     """One alarm in as much time as the runs last is the default."""
-    arm, runs = th.load(robots.path("arm4")), [run(0)]
+    arm, runs = th.load(robots.path("arm4")), [run(0, 5.0)]
     thresholds = []
-    for rate in (None, 3600.0 / 8.0, 1.0):
+    for rate in (None, 3600.0 / 4.998, 1.0):
         contact = ExternalTorque.calibrated(arm, runs, false_alarms=rate).contact
         assert contact is not None
         thresholds.append(contact.threshold)

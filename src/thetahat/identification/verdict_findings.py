@@ -45,7 +45,7 @@ def finding_reasons(data: Data, commands: Commands) -> Iterator[Reason]:
         others = [name for name in dict.fromkeys(names) if name != first["joint"]]
         also = f" (likewise {known(others, NAMED)})" if others else ""
         option = _OPTION.search(first["message"])
-        steps = (commands.identify(option[0]),) if option else ()
-        steps += (commands.weigh,) if first["kind"] in ADVICE else ()
+        steps = [commands.identify(option[0])] if option else []
+        steps += [commands.weigh] if first["kind"] in ADVICE else []
         text = first["message"].rstrip(".") + also
-        yield Reason(effect, text, steps, advice=first["kind"] in ADVICE)
+        yield Reason(effect, text, tuple(steps), advice=first["kind"] in ADVICE)

@@ -85,10 +85,10 @@ class ContactWatch:
     def state(self) -> Fields:
         """Return what the page shows."""
         learning = None if self._done or not self._open else round(self._learned, 1)
-        out = {"kind": None, "joint": None, "torque": None, "unit": None}
+        out: Fields = {"kind": None, "joint": None, "torque": None, "unit": None}
         if self._contact is not None:
-            out = {**out, "kind": self._contact.kind, **self._felt(self._contact)}
-        return {**out, "learning": learning, "learn": LEARN}
+            out |= {"kind": self._contact.kind, **self._felt(self._contact)}
+        return out | {"learning": learning, "learn": LEARN}
 
     def _felt(self, contact: Contact) -> Fields:
         if contact.joint is None:

@@ -33,7 +33,7 @@ ROUNDS = 8  # of the weights
 QUIETEST = 0.05  # of the mean variance: the least share that no motion adds
 HOUR = 3600.0  # [s]
 MOST = (np.inf, 6.0, 4.0, 3.0)  # standard deviations that a tick may count as
-PUSH, PLACES = 5.0, 100  # RMS of the pushes by which it is chosen, and in how many places
+PUSH, PLACES = 5.0, 60  # RMS of the pushes by which it is chosen, and in how many places
 
 
 def learn_contact(
