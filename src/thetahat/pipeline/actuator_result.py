@@ -17,8 +17,10 @@ from thetahat.identification.actuators.drive_log import DriveLog
 from thetahat.identification.actuators.drive_motion import DriveMotion
 from thetahat.identification.actuators.drive_parameters import (
     KP,
+    LOGARITHMIC,
     NAMES,
     NO_LIMIT,
+    PER_KP,
     PRIOR,
     DriveParameters,
 )
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 SCHEMA = "thetahat/actuators/1"
 ANSWER, PAGE = "actuators.json", "report.html"
 Z = 1.96  # of a 95 % interval
+DIGITS = 6  # of a correlation
 # findings about what is used here: stamps and positions
 RELEVANT = (*("gap", "jitter", "locked-joints", "salvaged", "short-run", "stuck", "units", "wrap"),)
 UNKNOWN_SCALE = 0.5  # standard deviation of log kp from which a joint's scale is not known
@@ -149,6 +152,7 @@ class ActuatorIdentification:
             "samples": scores.rows[0],
             "samples_test": scores.rows[1],
             "rows_per_sample": self.identified.uncertainty.rows_per_sample,
+            "spread": self._spread(),
             "friction": ["viscous", "coulomb", *self.identified.friction],
             "links": "file",
             "base": "fixed",
@@ -159,6 +163,29 @@ class ActuatorIdentification:
             "provenance": self._provenance(),
         }
         return with_actuator_verdict(data)
+
+    def _spread(self) -> Fields:
+        """Return the law of all free parameters together, as the fit sees them."""
+        uncertainty = self.identified.uncertainty
+        drives, names = uncertainty.drives, self.robot.joint_names
+        std = np.sqrt(np.maximum(np.diag(uncertainty.seen), 0.0))
+        correlations = uncertainty.seen / np.maximum(np.outer(std, std), 1e-300)
+        return {
+            "parameters": [
+                {
+                    "joint": names[j],
+                    "name": NAMES[k],
+                    "scale": "log" if k in LOGARITHMIC else ("per kp" if k in PER_KP else "value"),
+                    "value": float(value),
+                    "std": float(spread),
+                }
+                for (j, k), value, spread in zip(drives.entries, drives.x, std, strict=True)
+            ],
+            "correlations": [
+                [float(np.round(each, DIGITS)) + 0.0 for each in row[: at + 1]]
+                for at, row in enumerate(np.clip(correlations, -1.0, 1.0))
+            ],
+        }
 
     def _runs(self) -> list[Fields]:
         motion = self.scores.motion
