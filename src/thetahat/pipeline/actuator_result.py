@@ -33,9 +33,11 @@ from thetahat.identification.actuators.identify_drives import (
 from thetahat.identification.rollout_errors import RolloutErrors
 from thetahat.identification.verdict import Verdict
 from thetahat.identification.verdict_reason import Fields
+from thetahat.model.io.save import save
 from thetahat.model.joint_units import joint_units
 from thetahat.model.robot import Robot
 from thetahat.pipeline.actuator_rollout import command_rollout
+from thetahat.pipeline.freed_links import describe_links
 from thetahat.pipeline.outputs import provenance
 from thetahat.pipeline.settings import IdentifySettings
 
@@ -86,12 +88,16 @@ class ActuatorScores:
         *,
         drives: DriveParameters,
         nominal: DriveParameters,
+        file_robot: Robot | None = None,
     ) -> ActuatorScores:
-        """Simulate the logs with the fitted and the file's drives."""
+        """Simulate the logs with the fitted and the file's drives.
+
+        file_robot: of the nominal motion, where the links were fitted, too.
+        """
         fitted = run_errors(DriveRollout(robot, train), drives.values)
         if test is None:
             return ActuatorScores(fitted, None, None, None, (train.rows, 0), None)
-        motion = DriveMotion.of(robot, test, drives.values, nominal.values)
+        motion = DriveMotion.of(robot, test, drives.values, nominal.values, file_robot)
         return ActuatorScores(
             fitted,
             motion.errors(motion.simulated),
@@ -99,7 +105,7 @@ class ActuatorScores:
             motion.errors(motion.command),
             (train.rows, test.rows),
             motion,
-            command_rollout(robot, test, drives, nominal),
+            command_rollout(robot, test, drives, nominal, file_robot),
         )
 
     def mean(self, kind: str, joint: int | None = None) -> float | None:
@@ -140,6 +146,7 @@ class ActuatorIdentification:
         findings = estimate_json.findings(self.source.logs[0].findings, "fit")
         for log in self.source.test_logs:
             findings += estimate_json.findings(log.findings, "test")
+        freed = self.identified.links
         data = {
             "schema": SCHEMA,
             "joints": joints,
@@ -154,7 +161,11 @@ class ActuatorIdentification:
             "rows_per_sample": self.identified.uncertainty.rows_per_sample,
             "spread": self._spread(),
             "friction": ["viscous", "coulomb", *self.identified.friction],
-            "links": "file",
+            "links": "file" if freed is None else "free",
+            "freed": None
+            if self.identified.links is None
+            else describe_links(self.identified.links),
+            "parity": None,
             "base": "fixed",
             "converged": bool(self.identified.fit.converged),
             "locked": list(self.source.logs[0].locked),
@@ -205,9 +216,13 @@ class ActuatorIdentification:
         scale = self.identified.uncertainty.std(at, "kp", seen=True)
         unknown = scale is not None and scale > UNKNOWN_SCALE
         still = not bool(self.identified.moving[at])
+        if std["backlash"] is None:  # play behind the encoder does not show
+            value["backlash"] = None
         for each in REPORTED:
             if still or (unknown and each in SCALED) or (each == "limit" and std[each] is None):
                 value[each] = std[each] = None
+        if name in self._unsplit:
+            value["armature"] = std["armature"] = None
         if not bias_is_known(self.identified.uncertainty, at, PRIOR[NAMES.index("bias")]):
             value["bias"] = std["bias"] = None
         return {
@@ -224,6 +239,14 @@ class ActuatorIdentification:
             **{f"rms_{k}": self.scores.mean(k, at) for k in ("test", "nominal", "command")},
             "rms_train": self.scores.mean("train", at),
         }
+
+    @cached_property
+    def _unsplit(self) -> tuple[str, ...]:
+        """Joints whose rotor and link no motion tells apart."""
+        if self.identified.links is None:
+            return ()
+        sums = describe_links(self.identified.links)["sums"]
+        return tuple(each["joint"] for each in sums if each["armature"] is None)
 
     def _model(self, at: int) -> dict[str, float]:
         """Every number that the simulation uses, whether the log tells it or not."""
@@ -276,6 +299,10 @@ class ActuatorIdentification:
         folder = Path(folder)
         make_folder(folder)
         data = self.answer(warnings, str(folder))
+        if self.identified.links is not None and self.robot.source is not None:
+            target = folder / f"{self.robot.source.stem}_links{self.robot.source.suffix}"
+            save(self.robot, target)
+            data["parity"] = {"file": target.name}
         page = _page(self.robot.name, data, self.scores.motion)
         return (
             write_atomically(folder / ANSWER, as_text(data)),

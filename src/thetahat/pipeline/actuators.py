@@ -26,6 +26,7 @@ from thetahat.pipeline.actuator_result import (
     ActuatorSource,
 )
 from thetahat.pipeline.dataset import LogInput, load_robot, read_logs
+from thetahat.pipeline.freed_links import LinkFreedom
 from thetahat.pipeline.settings import IdentifySettings
 
 FILES = ("actuators.json", "report.html")
@@ -39,17 +40,19 @@ def actuators(
     test: LogInput = None,
     kp: Gains = None,
     kd: Gains = None,
+    free: LinkFreedom | None = None,
     settings: IdentifySettings | None = None,
     progress: Progress | None = None,
 ) -> ActuatorIdentification:
     """Identify position-controlled drives: gains, friction, rotor inertia, delay, encoder bias.
 
     Args:
-        robot: whose links are taken as they are in the file.
+        robot: whose links are taken as they are in the file, or as a prior (`free`).
         logs: with commanded (`cmd.<joint>`) and measured positions (`q.<joint>`).
         test: logs to score on; default: the end of `logs`, whole runs where there are several.
         kp: position gains that are known [N·m/rad], for all joints, each, or by joint.
         kd: velocity gains that are known [N·m·s/rad]; without them only kd + viscous is found.
+        free: whether links are fitted, too, and masses that are known.
         settings: how logs are read, gravity and holdout.
         progress: is told what goes on.
 
@@ -73,23 +76,33 @@ def actuators(
     gains = KnownGains(
         stated_gains(kp, "--kp", model.joint_names), stated_gains(kd, "--kd", model.joint_names)
     )
+    moving = moving_joints(fitted)
+    links = (free or LinkFreedom()).links(
+        model, known_gains=gains, moving=moving, locked=log.locked
+    )
     identified = identify_drives(
         model,
         fitted,
         known=gains,
         file_kp=_file_kp(model),
-        moving=moving_joints(fitted),
+        moving=moving,
         stage=progress.stage,
+        links=links,
     )
     progress.stage("scoring the motion")
     nominal = _nominal(model, identified.fit.drives)
     scores = ActuatorScores.of(
-        model, fitted, held_out, drives=identified.fit.drives, nominal=nominal
+        identified.robot,
+        fitted,
+        held_out,
+        drives=identified.fit.drives,
+        nominal=nominal,
+        file_robot=None if links is None else model,
     )
     uncertain = identified.uncertainty.covariance
     if not all(np.all(np.isfinite(each)) for each in (scores.train, uncertain)):
         raise NotIdentifiable(UNDETERMINED)
-    return ActuatorIdentification(model, identified, gains, scores, source, settings)
+    return ActuatorIdentification(identified.robot, identified, gains, scores, source, settings)
 
 
 def _test_log(robot: Robot, log: Log, test: Log, settings: IdentifySettings) -> Log:

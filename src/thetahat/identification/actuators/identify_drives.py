@@ -12,6 +12,12 @@ from thetahat.identification.actuators.drive_log import DriveLog, Segment
 from thetahat.identification.actuators.drive_parameters import BIAS, NAMES, DriveParameters
 from thetahat.identification.actuators.drive_rollout import DriveRollout
 from thetahat.identification.actuators.drive_uncertainty import DriveUncertainty, drive_uncertainty
+from thetahat.identification.actuators.free_links import (
+    FreeLinks,
+    LinkFit,
+    fit_links,
+    with_covariance,
+)
 from thetahat.identification.actuators.linear_start import linear_start
 from thetahat.identification.actuators.term_selection import CANDIDATES, with_earned_terms
 from thetahat.model.robot import Robot
@@ -40,6 +46,8 @@ class IdentifiedDrives:
     uncertainty: DriveUncertainty
     moving: np.ndarray  # (joints,) bool
     friction: tuple[str, ...]  # terms that earned their place somewhere
+    robot: Robot  # whose links were simulated
+    links: LinkFit | None = None  # where they were free
 
 
 def identify_drives(
@@ -50,16 +58,22 @@ def identify_drives(
     file_kp: np.ndarray,
     moving: np.ndarray,
     stage: Callable[[str], None],
+    links: FreeLinks | None = None,
 ) -> IdentifiedDrives:
-    """Identify the drives that move in a log."""
+    """Identify the drives that move in a log, and the links where they are free."""
     stage("fitting the drives: linear start")
     start = start_of(robot, log, known=known, file_kp=file_kp, moving=moving)
-    rollout = DriveRollout(robot, log)
     segments = log.segments(SEGMENT)
     few = _screened(segments)
-    some = SimulationError(rollout, few)
     stage("fitting the drives: simulation error")
     fit = fit_drives(SimulationError(DriveRollout(robot, log, step=COARSE_STEP), few), start)
+    freed: LinkFit | None = None
+    if links is not None:
+        stage("fitting links and drives")
+        freed = fit_links(log, few, fit.drives, links)
+        robot, fit = freed.robot, replace(fit, drives=freed.drives)
+    rollout = DriveRollout(robot, log)
+    some = SimulationError(rollout, few)
     fit = fit_drives(some, fit.drives)
     stage("choosing friction terms")
     chosen = with_earned_terms(some, fit.drives)
@@ -73,10 +87,13 @@ def identify_drives(
     fit = replace(fit, drives=_without_zeros(fit.drives))
     stage("computing intervals")
     uncertainty = drive_uncertainty(everything, fit)
+    if freed is not None:
+        freed = with_covariance(freed, log, few, fit.drives)
+        uncertainty = uncertainty.beside_links(freed.covariance)
     earned = tuple(
         NAMES[k] for k in (*CANDIDATES, NAMES.index("limit")) if fit.drives.free[:, k].any()
     )
-    return IdentifiedDrives(fit, uncertainty, moving, earned)
+    return IdentifiedDrives(fit, uncertainty, moving, earned, robot, freed)
 
 
 def start_of(
