@@ -13,7 +13,6 @@ from thetahat.engine.protocol import NoProgress, Progress
 from thetahat.errors import MalformedInput, NotIdentifiable, UsageError, known
 from thetahat.identification.actuators.drive_log import DriveLog
 from thetahat.identification.actuators.drive_parameters import NO_LIMIT, DriveParameters
-from thetahat.identification.actuators.drive_rollout import DriveRollout, run_errors
 from thetahat.identification.actuators.drive_uncertainty import UNDETERMINED
 from thetahat.identification.actuators.identify_drives import KnownGains, identify_drives
 from thetahat.model.io.position_gains import position_gains
@@ -90,7 +89,7 @@ def actuators(
         links=links,
     )
     progress.stage("scoring the motion")
-    nominal = _nominal(model, identified.fit.drives)
+    nominal = nominal_drives(model, identified.fit.drives)
     scores = ActuatorScores.of(
         identified.robot,
         fitted,
@@ -138,7 +137,7 @@ def _file_kp(robot: Robot) -> np.ndarray:
     return np.array(kp, dtype=float)
 
 
-def _nominal(robot: Robot, fitted: DriveParameters) -> DriveParameters:
+def nominal_drives(robot: Robot, fitted: DriveParameters) -> DriveParameters:
     """Return the drives of the robot's file; gains that it does not state are the fitted ones."""
     values = fitted.values
     stated = position_gains(robot)
@@ -184,8 +183,3 @@ def stated_gains(given: Gains, option: str, joints: Sequence[str]) -> np.ndarray
             raise UsageError(f"{option} of {name} is {value:g}; give a finite gain {wanted}")
         out[list(joints).index(name)] = value
     return out
-
-
-def score_actuators(robot: Robot, log: DriveLog, drives: DriveParameters) -> np.ndarray:
-    """Return the RMS of q − q_sim of every run and joint, simulated from its first row."""
-    return run_errors(DriveRollout(robot, log), drives.values)
