@@ -56,7 +56,7 @@ REPORTED = (
     *("armature", "viscous", "coulomb", "kp", "kd", "damping", "delay", "bias", "offset", "limit"),
     *("stribeck", "stribeck_speed", "load", "quadratic", "backlash"),
 )
-SCALED = ("armature", "viscous", "coulomb", "kp", "damping", "offset", "limit", "stribeck")
+SCALED = ("armature", "viscous", "coulomb", "kp", "kd", "damping", "offset", "limit", "stribeck")
 NEVER_NEGATIVE = tuple(name for name in REPORTED if name not in ("bias", "offset"))
 
 
@@ -211,7 +211,7 @@ class ActuatorIdentification:
         model = self._model(at)
         value: dict[str, float | None] = {each: model[each] for each in REPORTED}
         std: dict[str, float | None] = {each: self._std(at, each) for each in REPORTED}
-        if not np.isfinite(self.known.kd[at]):  # one column
+        if not np.isfinite(self.known.kd[at]) and std["kd"] is None:  # one column
             value["kd"] = value["viscous"] = std["viscous"] = None
         scale = self.identified.uncertainty.std(at, "kp", seen=True)
         unknown = scale is not None and scale > UNKNOWN_SCALE
@@ -258,7 +258,9 @@ class ActuatorIdentification:
         return out
 
     def _std(self, at: int, name: str) -> float | None:
-        raw = {"damping": "viscous", "backlash": "deadband"}.get(name, name)
+        if name == "damping":
+            return self.identified.uncertainty.std_of_sum(at, ("kd", "viscous"))
+        raw = {"backlash": "deadband"}.get(name, name)
         std = self.identified.uncertainty.std(at, raw)
         return None if std is None else (2.0 * std if name == "backlash" else std)
 

@@ -39,8 +39,8 @@ def command_rollout(
         segments.append(Segment(start.first, start.rows, int(runs[run]) - lead))
     simulated = [DriveRollout(robot, log).positions(drives.values[None], segments)[0]]
     if nominal is not None:
-        beside = DriveRollout(file_robot or robot, log)
-        simulated.append(beside.positions(nominal.values[None], segments)[0])
+        nominal_rollout = DriveRollout(file_robot or robot, log)
+        simulated.append(nominal_rollout.positions(nominal.values[None], segments)[0])
     tip = Tip.of(robot)
     errors = [
         errors_at_horizons(robot, tip, step, starts, logged=log.q, simulated=each)

@@ -119,7 +119,8 @@ def _finite(J: np.ndarray) -> np.ndarray:
     """Derivatives without those of a simulation that diverged."""
     if np.isfinite(np.sum(J)):
         return J
-    return np.nan_to_num(J, nan=0.0, posinf=0.0, neginf=0.0)
+    finite: np.ndarray = np.nan_to_num(J, nan=0.0, posinf=0.0, neginf=0.0)
+    return finite
 
 
 def _block_sums(J: np.ndarray, error: np.ndarray, bounds: np.ndarray) -> np.ndarray:

@@ -62,6 +62,14 @@ class DriveUncertainty:
         out: np.ndarray = slopes @ self.seen @ slopes.T
         return out
 
+    def std_of_sum(self, joint: int, names: tuple[str, ...]) -> float | None:
+        """Return the standard deviation of a sum of parameters; None where none was fitted."""
+        entries, wanted = self.drives.entries, [NAMES.index(name) for name in names]
+        at = np.flatnonzero((entries[:, 0] == joint) & np.isin(entries[:, 1], wanted))
+        if not len(at):
+            return None
+        return float(np.sqrt(max(self.covariance[np.ix_(at, at)].sum(), 0.0)))
+
     def beside_links(self, covariance: np.ndarray) -> DriveUncertainty:
         """Return the uncertainty where links were free, too: correlations of both together, with
         the larger of both standard deviations. covariance: of the drives' free parameters first.

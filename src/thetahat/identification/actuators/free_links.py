@@ -1,8 +1,8 @@
 """Links freed with a prior: inertias and drives fitted together to the simulation error.
 
 Every link is ten log-Cholesky numbers [Rucker2022], so that it stays physical, around the robot's
-file. Their derivatives are differences of simulations at longer steps, one per number; those of the
-drives are carried along as elsewhere. A gain or a mass must be known: gains, friction, rotors and
+file. Derivatives by links are differences of simulations, one per base parameter; those by drives
+are carried along as elsewhere. A gain or a mass must be known: gains, friction, rotors and
 links share one scale, which no motion shows.
 """
 
@@ -37,13 +37,11 @@ from thetahat.model.robot import Robot
 LOGARITHM = 0.15  # prior of half the logarithm of a mass, and of those of a link's extents
 SHARE = 0.3  # prior of a centre of mass and of skewness, of a link's largest extent
 KNOWN = 1e-4  # prior of half the logarithm of a mass that is stated
-STEP = 0.02  # of differences during the fit, in units of the prior
-LINK_STEP = 5e-3  # [s] of simulations for these differences
-FINE_STEP = 2e-3  # of differences for the covariance, by simulations with the drives' own steps:
-# a bias and a centre of mass that no motion tells apart must look so, to the last digit
-MOST_STEPS = (6, 4)  # with coarse differences, then with fine ones
+STEP = 2e-3  # of differences, in units of the prior
+MOST_STEPS = 12
 CONVERGED = 1e-3  # relative decrease of the cost
-DAMPING, MOST_DAMPING = 1e-2, 1e5
+DAMPING, MOST_DAMPING = 1e-1, 1e6
+FARTHEST = 0.5  # of the prior, that a step goes
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +123,7 @@ class _Problem:
         return np.concatenate([x, self.links.centre])
 
     def normal_equations(
-        self, drives: DriveParameters, eta: np.ndarray, scale: np.ndarray, *, fine: bool = False
+        self, drives: DriveParameters, eta: np.ndarray, scale: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return H and gradient of the weighted cost."""
         error = self.error(eta)
@@ -135,7 +133,7 @@ class _Problem:
         residual = shown - self.log.q[rows_of(self.segments)]
         weights = huber_weight(residual / scale) / scale**2
         weights[error.settling(self.segments)] = 0.0
-        by_links = self._link_slopes(drives, eta, fine=fine)
+        by_links = self._link_slopes(drives, eta)
         branch, entries = places[:, 0], drives.entries
         H = np.zeros((len(self.prior), len(self.prior)))
         gradient = np.zeros(len(self.prior))
@@ -151,23 +149,26 @@ class _Problem:
             gradient += weighted.T @ np.nan_to_num(residual[:, joint])
         return H, gradient
 
-    def _link_slopes(self, drives: DriveParameters, eta: np.ndarray, *, fine: bool) -> np.ndarray:
-        """Return (rows, joints, 10·links), differences of simulations."""
-        values, steps = drives.values[None], (FINE_STEP if fine else STEP) * self.links.prior
+    def _link_slopes(self, drives: DriveParameters, eta: np.ndarray) -> np.ndarray:
+        """Return (rows, joints, 10·links): differences of simulations by base parameters, which are
+        fewer and all that a motion depends on.
+        """
+        values, robot = drives.values[None], self.links.robot_at(eta)
+        B = robot.without_drive().base_parameters.map
+        by_eta = B @ self.links.theta_slopes(eta)
+        steps = STEP * np.linalg.norm(by_eta * self.links.prior, axis=1)
+        moved = np.linalg.pinv(B) * steps
 
-        def shown(at: int | None) -> np.ndarray:
-            moved = eta.copy()
-            if at is not None:
-                moved[at] += steps[at]
-            step = None if fine else LINK_STEP
-            rollout = DriveRollout(self.links.robot_at(moved), self.log, step=step)
+        def shown(change: np.ndarray) -> np.ndarray:
+            rollout = DriveRollout(robot.with_parameters(robot.theta + change), self.log)
             return rollout.positions(values, self.segments)[0]
 
-        wanted = [None, *range(len(eta))]
         with ThreadPoolExecutor(batch.CORES) as pool:
-            futures = [pool.submit(shown, at) for at in wanted]
+            futures = [pool.submit(shown, change) for change in (0.0 * moved[:, 0], *moved.T)]
             base, *others = [each.result(timeout=LONGEST_WAIT) for each in futures]
-        return np.stack([(x - base) / h for x, h in zip(others, steps, strict=True)], axis=-1)
+        slopes = [(x - base) / h for x, h in zip(others, steps, strict=True)]
+        out: np.ndarray = np.stack(slopes, axis=-1) @ by_eta
+        return out
 
 
 def fit_links(
@@ -175,27 +176,19 @@ def fit_links(
 ) -> LinkFit:
     """Fit links and drives together, from the robot's file and these drives."""
     problem = _Problem(log, segments, links, drives)
-    fit = LinkFit(links, links.centre.copy(), drives, np.zeros((0, 0)), False)
-    for most, fine in zip(MOST_STEPS, (False, True), strict=True):
-        fit = _descended(problem, fit, most, fine=fine)
-    return fit
-
-
-def _descended(problem: _Problem, fit: LinkFit, most: int, *, fine: bool) -> LinkFit:
-    """Take steps of Levenberg–Marquardt until the cost hardly falls."""
-    eta, drives, damping, converged = fit.eta, fit.drives, DAMPING, False
+    eta, damping, converged = links.centre.copy(), DAMPING, False
     residual, count = problem.error(eta).residual(drives), len(drives.entries)
-    for _ in range(most):
+    for _ in range(MOST_STEPS):
         scale = robust_scale(residual)
-        precision = correlation_rows(residual, problem.segments) / problem.prior**2
-        H, gradient = problem.normal_equations(drives, eta, scale, fine=fine)
+        precision = correlation_rows(residual, segments) / problem.prior**2
+        H, gradient = problem.normal_equations(drives, eta, scale)
         change = np.concatenate([drives.x, eta]) - problem.centre
         old = _cost(residual / scale, change, precision)
         converged = True
         while damping <= MOST_DAMPING:
             A = H + np.diag(precision + damping * np.diag(H) + 1e-12 * np.diag(H).max())
             step = -np.linalg.solve(A, gradient + precision * change)
-            farthest = 2.0 * fit.links.prior
+            farthest = FARTHEST * links.prior
             moved = eta + np.clip(step[count:], -farthest, farthest)
             trial = drives.moved(drives.x + step[:count])
             new_residual = problem.error(moved).residual(trial)
@@ -209,7 +202,7 @@ def _descended(problem: _Problem, fit: LinkFit, most: int, *, fine: bool) -> Lin
             damping *= 10.0
         if converged:
             break
-    return replace(fit, eta=eta, drives=drives, converged=converged)
+    return LinkFit(links, eta, drives, np.zeros((0, 0)), converged)
 
 
 def with_covariance(
@@ -218,7 +211,7 @@ def with_covariance(
     """Return a fit with its covariance at these drives; rows that are correlated count once."""
     problem = _Problem(log, segments, fit.links, drives)
     residual = problem.error(fit.eta).residual(drives)
-    H, _ = problem.normal_equations(drives, fit.eta, robust_scale(residual), fine=True)
+    H, _ = problem.normal_equations(drives, fit.eta, robust_scale(residual))
     rows = correlation_rows(residual, segments)
     covariance = np.linalg.inv(H / rows + np.diag(problem.prior**-2.0))
     return replace(fit, drives=drives, covariance=covariance)

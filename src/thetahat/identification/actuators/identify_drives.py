@@ -9,7 +9,14 @@ import numpy as np
 
 from thetahat.identification.actuators.drive_fit import DriveFit, SimulationError, fit_drives
 from thetahat.identification.actuators.drive_log import DriveLog, Segment
-from thetahat.identification.actuators.drive_parameters import BIAS, NAMES, DriveParameters
+from thetahat.identification.actuators.drive_parameters import (
+    BIAS,
+    KD,
+    LIMIT,
+    NAMES,
+    VISCOUS,
+    DriveParameters,
+)
 from thetahat.identification.actuators.drive_rollout import DriveRollout
 from thetahat.identification.actuators.drive_uncertainty import DriveUncertainty, drive_uncertainty
 from thetahat.identification.actuators.free_links import (
@@ -76,7 +83,7 @@ def identify_drives(
     some = SimulationError(rollout, few)
     fit = fit_drives(some, fit.drives)
     stage("choosing friction terms")
-    chosen = with_earned_terms(some, fit.drives)
+    chosen = with_free_kd(with_earned_terms(some, fit.drives), known)
     if np.any(chosen.free != fit.drives.free):
         fit = fit_drives(some, chosen)
     everything = some
@@ -115,6 +122,18 @@ def start_of(
     for name in ("viscous", "coulomb", "armature", "delay", "offset"):
         drives = drives.with_free(name, moving)
     return drives.with_free("bias", moving & ~upright_axes(robot))
+
+
+def with_free_kd(drives: DriveParameters, known: KnownGains) -> DriveParameters:
+    """Return drives whose kd is fitted beside viscous friction where the torque is limited: the
+    limit holds kd's torque, and not friction's, so that the two are no longer one column.
+    """
+    values, split = drives.values.copy(), drives.free[:, LIMIT] & ~np.isfinite(known.kd)
+    half = 0.5 * values[split, VISCOUS]
+    values[split, VISCOUS], values[split, KD] = half, half
+    free = drives.free.copy()
+    free[:, KD] = split
+    return DriveParameters(values, free)
 
 
 def upright_axes(robot: Robot) -> np.ndarray:
