@@ -194,6 +194,10 @@ def _echo(data: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {**data, "cmd.joint1": data["q.joint1"]}
 
 
+def _degrees(data: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {**data, "cmd.joint1": np.degrees(data["cmd.joint1"])}
+
+
 def _slow(data: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {name: each[::20] for name, each in data.items()}
 
@@ -209,6 +213,7 @@ def _unknown_joint(data: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 BAD = [
     (_no_command, 3, "cmd.<joint>"),
     (_echo, 3, "cmd.joint1 equals q.joint1"),
+    (_degrees, 3, "check the command's unit"),
     (_slow, 5, "5 rows per second"),
     (_still, 5, "no joint moves"),
     (_unknown_joint, 3, "joint names differ"),

@@ -33,6 +33,14 @@ Rollout = Annotated[
     ),
 ]
 
+Estimate = Annotated[
+    str | None,
+    option(
+        "estimate.json or actuators.json to score, compared with the values of ROBOT.",
+        metavar="FILE",
+    ),
+]
+
 
 @with_settings(
     *("cutoff", "score_cutoff", "gravity", "min_speed", "joints"),
@@ -42,13 +50,7 @@ def validate(
     robot: arguments.Robot,
     logs: arguments.Logs,
     *,
-    estimate: Annotated[
-        str | None,
-        option(
-            "estimate.json or actuators.json to score, compared with the values of ROBOT.",
-            metavar="FILE",
-        ),
-    ] = None,
+    estimate: Estimate = None,
     against: Annotated[
         str | None,
         option("Robot file to compare with; default with --estimate: ROBOT.", metavar="ROBOT"),
@@ -64,13 +66,9 @@ def validate(
     other = None if against is None else robots.find(against)
     source = None if estimate is None else arguments.input_file(estimate, "--estimate")
     if source is not None and _is_of_actuators(source):
-        if against is not None or settings.joints:
-            raise UsageError(
-                "--against and --joints are of torques; leave them out of an actuators.json"
-            )
-        _validate_actuators(
-            file, list(logs), source, rollout=rollout, json=json, quiet=quiet, settings=settings
-        )
+        _require_no_torques(against, settings)
+        show = {"rollout": rollout, "json": json, "quiet": quiet}
+        _validate_actuators(file, list(logs), source, settings=settings, **show)
         return
     with collect_warnings(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
         from thetahat.identification.read_estimate import read_estimate
@@ -115,6 +113,13 @@ def _is_of_actuators(source: Path) -> bool:
 
     wanted = "an estimate.json or actuators.json that thetahat wrote"
     return read_document(source, None, wanted).get("schema") == ACTUATORS
+
+
+def _require_no_torques(against: str | None, settings: IdentifySettings) -> None:
+    if against is not None or settings.joints:
+        raise UsageError(
+            "--against and --joints are of torques; leave them out of an actuators.json"
+        )
 
 
 def _validate_actuators(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -59,18 +60,8 @@ def actuators(
     settings, progress = settings or IdentifySettings(), progress or NoProgress()
     whole = load_robot(robot, settings.gravity)
     require_single_dofs(whole)
-    engine = LocalEngine(progress)
-    progress.stage("reading the log")
-    log = read_logs(whole, logs, settings, engine)
-    rows = drive_log(whole, log, settings.reading)
-    held_out: DriveLog | None
-    if test is None:
-        source = ActuatorSource((log,))
-        fitted, held_out = _split(rows, settings.held_out)
-    else:
-        test_log = _test_log(whole, log, read_logs(whole, test, settings, engine), settings)
-        source = ActuatorSource((log,), (test_log,))
-        fitted, held_out = rows, drive_log(whole, test_log, settings.reading)
+    rows = _read(whole, logs, test, settings, progress)
+    log, fitted, held_out = rows.source.logs[0], rows.fitted, rows.held_out
     model = lock(whole, log.locked) if log.locked else whole
     gains = KnownGains(
         stated_gains(kp, "--kp", model.joint_names), stated_gains(kd, "--kd", model.joint_names)
@@ -101,7 +92,32 @@ def actuators(
     uncertain = identified.uncertainty.covariance
     if not all(np.all(np.isfinite(each)) for each in (scores.train, uncertain)):
         raise NotIdentifiable(UNDETERMINED)
-    return ActuatorIdentification(identified.robot, identified, gains, scores, source, settings)
+    return ActuatorIdentification(
+        identified.robot, identified, gains, scores, rows.source, settings
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Logs, and their rows to fit and to score on."""
+
+    source: ActuatorSource
+    fitted: DriveLog
+    held_out: DriveLog | None
+
+
+def _read(
+    robot: Robot, logs: LogInput, test: LogInput, settings: IdentifySettings, progress: Progress
+) -> _Rows:
+    engine = LocalEngine(progress)
+    progress.stage("reading the log")
+    log = read_logs(robot, logs, settings, engine)
+    rows = drive_log(robot, log, settings.reading)
+    if test is None:
+        return _Rows(ActuatorSource((log,)), *_split(rows, settings.held_out))
+    test_log = _test_log(robot, log, read_logs(robot, test, settings, engine), settings)
+    held_out = drive_log(robot, test_log, settings.reading)
+    return _Rows(ActuatorSource((log,), (test_log,)), rows, held_out)
 
 
 def _test_log(robot: Robot, log: Log, test: Log, settings: IdentifySettings) -> Log:

@@ -56,30 +56,14 @@ def score_actuators(
     nominal = nominal_drives(nominal_robot, drives)
     progress.stage("scoring the motion")
     motion = DriveMotion.of(fitted_robot, rows, drives.values, nominal.values, nominal_robot)
-    kinds = {"test": motion.simulated, "nominal": motion.nominal, "command": motion.command}
-    errors = {kind: motion.errors(positions) for kind, positions in kinds.items()}
     simulated = None
     if rollout:
         simulated = command_rollout(fitted_robot, rows, drives, nominal, nominal_robot)
-    moving = moving_joints(rows)
     data = {
         "schema": SCHEMA,
         "robot": whole.name,
         "samples_test": rows.rows,
-        "joints": [
-            {
-                "name": name,
-                "unit": joint_units(fitted_robot)[at][0],
-                "moves": bool(moving[at]),
-                **{f"rms_{kind}": _mean(each[:, at]) for kind, each in errors.items()},
-            }
-            for at, name in enumerate(fitted_robot.joint_names)
-        ],
-        **{f"rms_{kind}": _mean(each) for kind, each in errors.items()},
-        "runs": [
-            {"name": name, "rms": [_mean(value) for value in each]}
-            for (name, _, _), each in zip(rows.runs, errors["test"], strict=True)
-        ],
+        **_errors(motion, moving_joints(rows), fitted_robot),
         "rollout": None if simulated is None else simulated.as_data(),
         "locked": list(log.locked),
         "warnings": [],
@@ -88,6 +72,28 @@ def score_actuators(
     judged = [{**joint, "scale_known": True} for joint in data["joints"]]
     beside = {**data, "joints": judged, "rms_train": None, "converged": True}
     return {**data, "verdict": judge_actuators(beside).as_data()}
+
+
+def _errors(motion: DriveMotion, moving: np.ndarray, robot: Robot) -> Fields:
+    """Return errors by joint and run, and their means."""
+    kinds = {"test": motion.simulated, "nominal": motion.nominal, "command": motion.command}
+    errors = {kind: motion.errors(positions) for kind, positions in kinds.items()}
+    return {
+        "joints": [
+            {
+                "name": name,
+                "unit": joint_units(robot)[at][0],
+                "moves": bool(moving[at]),
+                **{f"rms_{kind}": _mean(each[:, at]) for kind, each in errors.items()},
+            }
+            for at, name in enumerate(robot.joint_names)
+        ],
+        **{f"rms_{kind}": _mean(each) for kind, each in errors.items()},
+        "runs": [
+            {"name": name, "rms": [_mean(value) for value in each]}
+            for (name, _, _), each in zip(motion.log.runs, errors["test"], strict=True)
+        ],
+    }
 
 
 def _drives(answer: Data, file: Path, robot: Robot) -> DriveParameters:
