@@ -61,15 +61,14 @@ def actuators(
     whole = load_robot(robot, settings.gravity)
     require_single_dofs(whole)
     rows = _read(whole, logs, test, settings, progress)
-    log, fitted, held_out = rows.source.logs[0], rows.fitted, rows.held_out
-    model = lock(whole, log.locked) if log.locked else whole
+    locked, fitted = rows.source.logs[0].locked, rows.fitted
+    model = lock(whole, locked) if locked else whole
     gains = KnownGains(
         stated_gains(kp, "--kp", model.joint_names), stated_gains(kd, "--kd", model.joint_names)
     )
     moving = moving_joints(fitted)
-    links = (free or LinkFreedom()).links(
-        model, known_gains=gains, moving=moving, locked=log.locked
-    )
+    free = free or LinkFreedom()
+    links = free.links(model, known_gains=gains, moving=moving, locked=locked)
     identified = identify_drives(
         model,
         fitted,
@@ -84,17 +83,16 @@ def actuators(
     scores = ActuatorScores.of(
         identified.robot,
         fitted,
-        held_out,
+        rows.held_out,
         drives=identified.fit.drives,
         nominal=nominal,
         file_robot=None if links is None else model,
     )
-    uncertain = identified.uncertainty.covariance
-    if not all(np.all(np.isfinite(each)) for each in (scores.train, uncertain)):
+    numbers = (scores.train, identified.uncertainty.covariance)
+    if not all(np.all(np.isfinite(each)) for each in numbers):
         raise NotIdentifiable(UNDETERMINED)
-    return ActuatorIdentification(
-        identified.robot, identified, gains, scores, rows.source, settings
-    )
+    found = identified.robot
+    return ActuatorIdentification(found, identified, gains, scores, rows.source, settings)
 
 
 @dataclass(frozen=True, eq=False)

@@ -59,7 +59,7 @@ def score_actuators(
     simulated = None
     if rollout:
         simulated = command_rollout(fitted_robot, rows, drives, nominal, nominal_robot)
-    data = {
+    data: Fields = {
         "schema": SCHEMA,
         "robot": whole.name,
         "samples_test": rows.rows,

@@ -161,7 +161,8 @@ class _Problem:
 
         def shown(change: np.ndarray) -> np.ndarray:
             rollout = DriveRollout(robot.with_parameters(robot.theta + change), self.log)
-            return rollout.positions(values, self.segments)[0]
+            positions: np.ndarray = rollout.positions(values, self.segments)[0]
+            return positions
 
         with ThreadPoolExecutor(batch.CORES) as pool:
             futures = [pool.submit(shown, change) for change in (0.0 * moved[:, 0], *moved.T)]
