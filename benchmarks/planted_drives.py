@@ -29,6 +29,7 @@ class PlantedDrives:
     delay: float
     bias: np.ndarray
     play: np.ndarray
+    limit: float = np.inf  # [N·m] of the drives' torque
 
     @staticmethod
     def random(size: np.ndarray, rng: np.random.Generator, *, hobby: bool = False) -> PlantedDrives:
@@ -193,7 +194,8 @@ def move(robot: PlantedRobot, command: np.ndarray) -> np.ndarray:
         if k % per_row == 0:
             out[k // per_row] = q + drives.bias
         asked = command[max(0, (k - late) // per_row)]
-        torque[motor] = drives.kp * (asked - q - drives.bias) - drives.kd * v
+        wanted = drives.kp * (asked - q - drives.bias) - drives.kd * v
+        torque[motor] = np.clip(wanted, -drives.limit, drives.limit)
         data.qfrc_applied[:] = torque
         mujoco.mj_step(model, data)
     return out

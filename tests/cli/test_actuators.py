@@ -5,6 +5,7 @@ is null, and bad input ends in one sentence.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -80,6 +81,100 @@ def test_without_kd_only_the_sum_is_reported(
     assert list(jsonschema.Draft202012Validator(schema).iter_errors(done.data)) == []
 
 
+def test_a_torque_limit_is_found_where_it_is_reached(tmp_path: Path) -> None:
+    robot = replace(robot_of("arm", 3, joints=1), seconds=16.0, rate=100.0)
+    robot = replace(robot, drives=replace(robot.drives, limit=1.6))
+    data = actuators(*map(str, planted(tmp_path, robot, seed=3))).data
+    assert data["verdict"]["level"] == "good"
+    low, high = data["joints"][0]["interval"]["limit"]
+    assert data["joints"][0]["limit"] == pytest.approx(1.6, rel=0.05)
+    assert low < 1.6 < high
+    assert data["joints"][0]["backlash"] is None, "play was not planted and does not show"
+
+
+def test_free_links_are_found_and_what_cannot_be_split_is_null(
+    arm: tuple[Path, Path, PlantedDrives], thetahat: Callable[..., Done], tmp_path: Path
+) -> None:
+    """The file's masses are wrong by a quarter; gravity and inertia show all but the first link's
+    own mass, and its rotor's share of the inertia about the first axis.
+    """
+    robot, log, true = arm
+    wrong, factors = tmp_path / "wrong.xml", iter((1.25, 0.8))
+    text = re.sub(
+        r'mass="([^"]+)"',
+        lambda found: f'mass="{float(found[1]) * next(factors)}"',
+        robot.read_text(encoding="utf-8"),
+    )
+    wrong.write_text(text, encoding="utf-8")
+    gains = [",".join(map(str, each)) for each in (true.kp, true.kd)]
+    options = ("--kp", gains[0], "--kd", gains[1], "--out", tmp_path / "out")
+    done = thetahat("actuators", wrong, log, *options, "--links", "free", "--json")
+    assert done.code == 0, done.err
+    assert require_valid(done.data) == []
+    assert done.data["rms_test"] < 5e-4
+    freed = done.data["freed"]
+    base = th.load(robot).without_drive().base_parameters
+    right = dict(zip(base.names, base.map @ th.load(robot).theta, strict=True))
+    for row in freed["base_parameters"]:
+        if row["name"].startswith("mcz"):
+            assert row["value"] == pytest.approx(right[row["name"]], rel=0.03)
+    masses = {row["name"]: row["mass"] for row in freed["bodies"]}
+    assert next(iter(masses.values())) is None
+    last = done.data["joints"][-1]
+    assert last["coulomb"] == pytest.approx(true.coulomb[-1], rel=0.05)
+    assert th.load(tmp_path / "out" / "wrong_links.xml").consistency[0]
+    again = thetahat(
+        "validate", wrong, log, "--estimate", tmp_path / "out" / "actuators.json", "--json"
+    )
+    assert again.code == 0, again.err
+    assert again.data["rms_test"] < 5e-4 < 5e-3 < again.data["rms_nominal"]
+
+
+def test_free_links_without_a_scale_are_refused(
+    arm: tuple[Path, Path, PlantedDrives], thetahat: Callable[..., Done]
+) -> None:
+    for options, code, text in (
+        (("--links", "free"), 5, "share one scale, which no motion shows at joint0, joint1"),
+        (("--links", "free", "--kp", "joint0=20"), 5, "at joint1"),
+        (("--links", "all"), 2, "give file or free"),
+        (("--links", "free", "--mass", "hand"), 2, "give LINK=KG"),
+        (("--links", "free", "--mass", "hand=1"), 2, "'hand', which is no link"),
+        (("--mass", "hand=1"), 2, "add --links free"),
+    ):
+        done = thetahat("actuators", arm[0], arm[1], *options)
+        assert done.code == code, options
+        assert text in done.err
+        assert len(done.err.strip().splitlines()) == 1
+
+
+def test_a_result_that_moves_worse_than_the_file_is_not_good(
+    arm: tuple[Path, Path, PlantedDrives], thetahat: Callable[..., Done], tmp_path: Path
+) -> None:
+    robot, log, true = arm
+    actuators(str(robot), str(log), kd=list(true.kd)).save(tmp_path)
+    answer = tmp_path / "actuators.json"
+    data = json.loads(answer.read_text(encoding="utf-8"))
+    options = (robot, log, "--estimate", answer, "--rollout", "--json")
+    done = thetahat("validate", *options)
+    assert done.code == 0, done.err
+    assert require_valid(done.data, "actuator-validation") == []
+    assert done.data["verdict"]["level"] == "good"
+    for joint in data["joints"]:
+        joint["model"]["viscous"] += 20.0
+    answer.write_text(json.dumps(data), encoding="utf-8")
+    done = thetahat("validate", *options)
+    assert done.data["rollout"]["compared"]["worse"]
+    assert done.data["verdict"]["level"] == "not usable"
+    assert "worse" in " ".join(done.data["verdict"]["reasons"])
+
+
+def require_valid(data: Any, name: str = "actuators") -> list[object]:
+    jsonschema = pytest.importorskip("jsonschema")
+    path = ROOT / "src" / "thetahat" / "schemas" / f"{name}.json"
+    schema = json.loads(path.read_text(encoding="utf-8"))
+    return list(jsonschema.Draft202012Validator(schema).iter_errors(data))
+
+
 def test_dry_friction_holds_a_joint_at_rest(arm: tuple[Path, Path, PlantedDrives]) -> None:
     """Below Coulomb friction nothing creeps, above it the joint moves."""
     robot = th.load(arm[0])
@@ -99,6 +194,10 @@ def _echo(data: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {**data, "cmd.joint1": data["q.joint1"]}
 
 
+def _degrees(data: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {**data, "cmd.joint1": np.degrees(data["cmd.joint1"])}
+
+
 def _slow(data: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {name: each[::20] for name, each in data.items()}
 
@@ -114,6 +213,7 @@ def _unknown_joint(data: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 BAD = [
     (_no_command, 3, "cmd.<joint>"),
     (_echo, 3, "cmd.joint1 equals q.joint1"),
+    (_degrees, 3, "check the command's unit"),
     (_slow, 5, "5 rows per second"),
     (_still, 5, "no joint moves"),
     (_unknown_joint, 3, "joint names differ"),

@@ -208,3 +208,37 @@ def test_a_full_folder_is_left_alone(identified: Path, tmp_path: Path) -> None:
         randomize([identified], tmp_path / "out", settings=RandomizeSettings(1))
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.txt"]
     assert [path.name for path in tmp_path.iterdir()] == ["out"], "nothing staged stays"
+
+
+def test_drives_are_drawn_together(actuators: Callable[..., Path], tmp_path: Path) -> None:
+    """Armature and delay that make up for one another do so in every draw; the files are loops."""
+    joints = th.load(robots.path("arm4")).velocity_names
+    terms = (("kp", "log", np.log(300.0), 0.1), ("armature", "per kp", 0.05 / 300.0, 2e-5))
+    terms = (*terms, ("delay", "value", 0.004, 0.004), ("limit", "log", np.log(80.0), 0.05))
+    stated = [
+        {"joint": joints[1], "name": name, "scale": scale, "value": value, "std": std}
+        for name, scale, value, std in terms
+    ]
+    path = actuators()
+    data = json.loads(path.read_text())
+    data["spread"] = {
+        "parameters": stated,
+        "correlations": [[1.0], [0.0, 1.0], [0.0, -0.9, 1.0], [0.0, 0.0, 0.0, 1.0]],
+    }
+    path.write_text(json.dumps(data))
+    made = randomize([path], tmp_path / "out", settings=RandomizeSettings(30))
+    places = {row["name"]: k for k, row in enumerate(made["parameters"])}
+    rows = {row["name"]: row for row in made["parameters"]}
+    assert {row["of"] for row in made["parameters"]} == {joints[1]}
+    assert set(rows) == {"kp", "armature", "delay", "effort_limit"}
+    assert rows["kp"]["std"] == pytest.approx(30.0, rel=0.1)
+    assert rows["delay"]["low"] >= 0.0
+    at, other = sorted((places["armature"], places["delay"]))
+    assert made["correlations"][other][at] < -0.5
+    kp = []
+    for name in made["files"]:
+        model = mujoco.MjModel.from_xml_path(str(tmp_path / "out" / name))
+        kp.append(model.actuator(joints[1]).gainprm[0])
+        assert model.joint(joints[1]).armature[0] >= 0.0
+        assert model.actuator(joints[0]).gainprm[0] == 300.0
+    assert np.std(kp) == pytest.approx(30.0, rel=0.5)

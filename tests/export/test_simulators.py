@@ -184,6 +184,36 @@ def test_a_sum_of_damping_is_the_joints(actuators: Callable[..., Path]) -> None:
     assert model.robot.drive.viscous[0] == 12.4
 
 
+def test_what_the_log_does_not_tell_is_simulated_as_it_was(actuators: Callable[..., Path]) -> None:
+    """A joint of which only ratios are known keeps its loop: a motor without gain would fall."""
+    numbers = {"armature": 0.3, "viscous": 4.0, "coulomb": 2.0, "kp": 900.0, "kd": 0.0}
+    numbers |= {"delay": 0.01, "bias": 0.02, "offset": 0.5, "limit": 1e9, "damping": 4.0}
+    numbers |= {"stribeck": 0.0, "stribeck_speed": 0.1, "load": 0.1, "quadratic": 0.0}
+    unknown = dict.fromkeys(("armature", "viscous", "coulomb", "kp", "kd", "bias", "damping"))
+    path = actuators(**unknown, delay=0.011, model={**numbers, "backlash": 0.0})
+    model = read_simulator_model(path)
+    made = mujoco.MjModel.from_xml_string(TARGETS["mjcf"](model))
+    assert made.actuator_gainprm[0][0] == 900.0
+    np.testing.assert_allclose(made.actuator_biasprm[0][:3], [-900.0 * 0.02 - 0.5, -900.0, 0.0])
+    assert (made.dof_armature[0], made.dof_damping[0]) == (0.3, 4.0)
+    assert "load 0.1" in TARGETS["mjcf"](model)
+    row = json.loads(TARGETS["json"](model))["joints"][0]
+    assert row["delay"] == 0.011, "told by the log"
+    assert "kp" in row["assumed"]
+    assert "delay" not in row["assumed"]
+    assert json.loads(TARGETS["bam"](model))[row["name"]]["load_friction_base"] == 0.05
+
+
+def test_stiff_drives_get_the_implicit_integrator(actuators: Callable[..., Path]) -> None:
+    """Damping that decays within a step blows Runge–Kutta up; the motion stays finite."""
+    model = read_simulator_model(actuators(armature=0.0, viscous=4000.0, kp=3e4))
+    text = TARGETS["mjcf"](model)
+    moved = mujoco_motion(text, np.full(4, 0.2), np.zeros(4), 1e-3)
+    assert np.all(np.abs(moved) < 1.0)
+    assert "implicitfast" in text
+    assert "RK4" in TARGETS["mjcf"](read_simulator_model(actuators()))
+
+
 def test_what_cannot_be_exported_is_one_sentence(
     actuators: Callable[..., Path], identified: Path, tmp_path: Path
 ) -> None:

@@ -5,6 +5,7 @@ log.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,7 @@ from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import collect_warnings, emit
 from thetahat.cli.progress import Progress
 from thetahat.cli.settings_options import READING, with_settings
+from thetahat.errors import UsageError
 from thetahat.files import as_text
 from thetahat.identification.verdict import Verdict, judge_scores
 from thetahat.pipeline.settings import IdentifySettings
@@ -25,7 +27,18 @@ if TYPE_CHECKING:
 SCHEMA = "thetahat/validation/1"
 Rollout = Annotated[
     bool,
-    option("Simulate logged torques from logged states, too: error of the motion by horizon."),
+    option(
+        "Simulate logged torques (of actuators: commands) from logged states, too: error of the"
+        " motion by horizon."
+    ),
+]
+
+Estimate = Annotated[
+    str | None,
+    option(
+        "estimate.json or actuators.json to score, compared with the values of ROBOT.",
+        metavar="FILE",
+    ),
 ]
 
 
@@ -37,10 +50,7 @@ def validate(
     robot: arguments.Robot,
     logs: arguments.Logs,
     *,
-    estimate: Annotated[
-        str | None,
-        option("estimate.json to score, compared with the values of ROBOT.", metavar="FILE"),
-    ] = None,
+    estimate: Estimate = None,
     against: Annotated[
         str | None,
         option("Robot file to compare with; default with --estimate: ROBOT.", metavar="ROBOT"),
@@ -50,11 +60,16 @@ def validate(
     quiet: arguments.Quiet = False,
     settings: IdentifySettings,
 ) -> None:
-    """Score predicted torques on a log: R² and RMS per joint."""
+    """Score predicted torques, or the motion of actuators, on a log: R² and RMS per joint."""
     began = time.monotonic()
     file = robots.find(robot)
     other = None if against is None else robots.find(against)
     source = None if estimate is None else arguments.input_file(estimate, "--estimate")
+    if source is not None and _is_of_actuators(source):
+        _require_no_torques(against, settings)
+        show = {"rollout": rollout, "json": json, "quiet": quiet}
+        _validate_actuators(file, list(logs), source, settings=settings, **show)
+        return
     with collect_warnings(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
         from thetahat.identification.read_estimate import read_estimate
         from thetahat.model.io.load import load
@@ -90,6 +105,53 @@ def validate(
         from thetahat.cli.validate_view import draw
 
         draw(data, seconds=time.monotonic() - began)
+
+
+def _is_of_actuators(source: Path) -> bool:
+    from thetahat.json_document import read_document
+    from thetahat.pipeline.actuator_result import SCHEMA as ACTUATORS
+
+    wanted = "an estimate.json or actuators.json that thetahat wrote"
+    return read_document(source, None, wanted).get("schema") == ACTUATORS
+
+
+def _require_no_torques(against: str | None, settings: IdentifySettings) -> None:
+    if against is not None or settings.joints:
+        raise UsageError(
+            "--against and --joints are of torques; leave them out of an actuators.json"
+        )
+
+
+def _validate_actuators(
+    file: Path,
+    logs: list[str],
+    source: Path,
+    *,
+    rollout: bool,
+    json: bool,
+    quiet: bool,
+    settings: IdentifySettings,
+) -> None:
+    """Score the motion that an actuators.json simulates, beside that of the robot's file."""
+    began = time.monotonic()
+    with collect_warnings(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
+        from thetahat.json_document import read_document
+        from thetahat.pipeline.validate_actuators import score_actuators
+
+        answer = read_document(source, "actuators", "an actuators.json that thetahat wrote")
+        if settings.gravity is None:
+            gravity = answer["provenance"]["settings"].get("gravity")
+            settings = replace(settings, gravity=None if gravity is None else tuple(gravity))
+        data = score_actuators(
+            str(file), logs, answer, source, settings=settings, rollout=rollout, progress=progress
+        )
+    data = {**data, "warnings": list(warnings)}
+    if json:
+        emit(as_text(data))
+    else:
+        from thetahat.cli.actuators_view import draw_scores
+
+        draw_scores(data, seconds=time.monotonic() - began)
 
 
 def describe(

@@ -10,8 +10,9 @@ import math
 
 import numpy as np
 
+from thetahat.dynamics.rigid_body import mass_matrix
 from thetahat.errors import MalformedInput, UsageError
-from thetahat.export.simulator_model import JointDrive, SimulatorModel
+from thetahat.export.simulator_model import SHAPES, UNITS, JointDrive, SimulatorModel
 from thetahat.model import parameters
 from thetahat.model.io.xml_edit import attribute, digits, escaped
 from thetahat.model.robot import Robot
@@ -19,6 +20,8 @@ from thetahat.model.tree import JointKind, Node
 from thetahat.plant.mujoco_engine import load_mujoco, quaternion
 
 TIMESTEP = 0.001  # [s]
+STIFF = 1.0  # steps in which a velocity decays, from which on Runge–Kutta steps are too long
+FRICTION = f'solreffriction="{2.0 * TIMESTEP} 1"'  # dry friction as hard as steps allow
 LEAST = 1e-9  # [kg, kg·m²] of a frame without mass, which MuJoCo does not take
 TYPES = {JointKind.REVOLUTE: "hinge", JointKind.PRISMATIC: "slide", JointKind.BALL: "ball"}
 
@@ -45,8 +48,10 @@ def _text(model: SimulatorModel, *, delays: bool) -> str:
     lines = [
         f'<mujoco model="{escaped(robot.name)}">',
         "  <!-- written by thetahat export; bodies and drives alone, no geometry -->",
+        *_lost(model),
         '  <compiler angle="radian" autolimits="true" balanceinertia="false"/>',
-        f'  <option timestep="{TIMESTEP}" integrator="RK4"{attribute("gravity", robot.gravity)}/>',
+        f'  <option timestep="{TIMESTEP}" integrator="{_integrator(model)}"'
+        f"{attribute('gravity', robot.gravity)}/>",
         "  <worldbody>",
     ]
     children: dict[int, list[int]] = {}
@@ -57,6 +62,21 @@ def _text(model: SimulatorModel, *, delays: bool) -> str:
     lines += ["  </worldbody>", *_couplings(robot), "  <actuator>"]
     lines += [f"    {_actuator(joint, delays=delays)}" for joint in model.joints]
     return "\n".join([*lines, "  </actuator>", "</mujoco>", ""])
+
+
+def _integrator(model: SimulatorModel) -> str:
+    """Return the integrator: fourth order where no drive is stiff, else the implicit one."""
+    robot = model.robot
+    if robot.nq != robot.nv or any(node.mimic is not None for node in robot.tree.nodes):
+        return "implicitfast"
+    spread = np.diag(np.linalg.pinv(mass_matrix(robot, np.zeros(robot.nv))))
+    damping = _per_joint(model, "viscous") + _per_joint(model, "kd")
+    rates = spread * (damping + TIMESTEP * _per_joint(model, "kp"))
+    return "RK4" if float(np.max(rates, initial=0.0)) * TIMESTEP < STIFF else "implicitfast"
+
+
+def _per_joint(model: SimulatorModel, term: str) -> np.ndarray:
+    return np.array([joint.get(term) or 0.0 for joint in model.joints])
 
 
 def _body(robot: Robot, i: int, children: dict[int, list[int]], indent: str) -> list[str]:
@@ -98,6 +118,7 @@ def _joint(robot: Robot, node: Node) -> str:
             value = float(drive.value(term)[at])
             if value:
                 parts.append(attribute(key, [value]))
+                parts.append(f" {FRICTION}" if key == "frictionloss" else "")
         springs = {shape.term: value for shape, value in drive.extra}
         stiffness = float(springs["spring"][at]) if "spring" in springs else 0.0
         if stiffness > 0.0:
@@ -136,17 +157,29 @@ def _actuator(joint: JointDrive, *, delays: bool) -> str:
     """Return the actuator of a joint: a position loop where its gain is known, else a motor."""
     name = f' name="{escaped(joint.name)}" joint="{escaped(joint.name)}"'
     limit, delay = joint.get("effort_limit"), joint.get("delay")
-    more = "" if limit is None else attribute("forcerange", [-limit, limit])
+    kp, kd, bias = joint.get("kp"), joint.get("kd") or 0.0, joint.get("bias") or 0.0
+    offset = 0.0 if kp is None else joint.get("offset") or 0.0
+    more = "" if limit is None else attribute("forcerange", [-limit - offset, limit - offset])
     if delay and delays:
         samples = math.ceil(delay / TIMESTEP - 1e-9) + 1
         more += f' delay="{digits(delay)}" nsample="{samples}"'
-    kp, kd, bias = joint.get("kp"), joint.get("kd") or 0.0, joint.get("bias") or 0.0
     if kp is None:
         return f"<motor{name}{more}/>"
-    if not bias:
+    if not bias and not offset:
         return f"<position{name}{attribute('kp', [kp])}{attribute('kv', [kd])}{more}/>"
-    # the drive sees the encoder: kp (cmd − (q + bias)) − kd q̇
+    # the drive sees the encoder: kp (cmd − (q + bias)) − kd q̇, less the constant torque
     return (
         f'<general{name} gaintype="fixed" biastype="affine"{attribute("gainprm", [kp])}'
-        f"{attribute('biasprm', [-kp * bias, -kp, -kd])}{more}/>"
+        f"{attribute('biasprm', [-kp * bias - offset, -kp, -kd])}{more}/>"
     )
+
+
+def _lost(model: SimulatorModel) -> list[str]:
+    """Return comments with the terms that MuJoCo does not have."""
+    return [
+        f"  <!-- not in this model: {term} {joint.get(term):.6g} {UNITS[term][0]} of"
+        f" {escaped(joint.name).replace('--', '- -')} -->"
+        for joint in model.joints
+        for term in SHAPES
+        if joint.get(term) and not (term == "stribeck_speed" and not joint.get("stribeck"))
+    ]

@@ -15,6 +15,7 @@ from pathlib import Path
 from thetahat.engine.protocol import NoProgress, Progress
 from thetahat.errors import RobotWarning, StorageError, UsageError, check_count, is_number
 from thetahat.export.event_terms import isaaclab_events, mujoco_events
+from thetahat.export.mjcf_export import mjcf
 from thetahat.export.parameter_ranges import describe_ranges
 from thetahat.export.robot_draws import RobotDraws, draw_robots
 from thetahat.files import as_text, require_folder, write_atomically
@@ -104,6 +105,12 @@ def _write(draws: RobotDraws, folder: Path, progress: Progress) -> list[str]:
         warnings.simplefilter("ignore", RobotWarning)
         for k in range(len(draws)):
             progress.update("writing robots", k, len(draws))
-            names.append(f"{stem}_{k:0{max(digits, 4)}d}{source.suffix}")
-            save(draws[k], folder / names[-1])
+            name = f"{stem}_{k:0{max(digits, 4)}d}"
+            drives = draws.simulator_model(k)
+            if drives is None or not drives.has_loop:
+                names.append(name + source.suffix)
+                save(draws[k], folder / names[-1])
+            else:  # gains, delays and biases are in MJCF alone
+                names.append(f"{name}.xml")
+                write_atomically(folder / names[-1], mjcf(drives))
     return names

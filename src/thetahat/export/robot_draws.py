@@ -1,15 +1,16 @@
 """Robots drawn from one result or several, and what each draw says of every parameter.
 
 Draws of an identify result come from its posterior.npz: bodies and drives together, all physical.
-An actuators.json states values and standard deviations alone; its drives are drawn as independent
-Gaussians, of which those that cannot be negative are cut off at zero. Several results are of units
+Those of an actuators.json come from its `spread` (export/drive_draws.py); where another program
+wrote it without, drives are independent Gaussians about the stated values, cut off at zero where
+they cannot be negative. Several results are of units
 of one robot: draw k is of unit k mod units.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from thetahat.errors import MalformedInput, UsageError, known
+from thetahat.export.drive_draws import drawn_drives, with_drawn
 from thetahat.export.simulator_model import (
     ACTUATORS,
     DRIVE,
@@ -58,6 +60,7 @@ class UnitDraws:
     drive: dict[tuple[str, str], np.ndarray]  # (n,) by term and joint
     loop: dict[tuple[str, str], np.ndarray]
     physical_share: float | None
+    model_at: Callable[[int], SimulatorModel] | None = None  # with its drives, of actuators
 
     def column(self, parameter: Parameter) -> np.ndarray:
         """Return the draws of a parameter, (n,)."""
@@ -113,6 +116,11 @@ class RobotDraws:
 
     def __getitem__(self, k: int) -> Robot:
         return self.units[k % len(self.units)].robot_at(k // len(self.units))
+
+    def simulator_model(self, k: int) -> SimulatorModel | None:
+        """Return a draw as a simulator takes it; None where the robot's file holds all of it."""
+        unit = self.units[k % len(self.units)]
+        return None if unit.model_at is None else unit.model_at(k // len(self.units))
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -209,31 +217,36 @@ def draw_unit(model: SimulatorModel, count: int, *, seed: int) -> UnitDraws:
 
 
 def _of_actuators(model: SimulatorModel, count: int, *, seed: int) -> UnitDraws:
-    """Draw drives and loops as independent Gaussians about the stated values."""
-    rng = np.random.default_rng(seed)
-    drive: dict[tuple[str, str], np.ndarray] = {}
-    loop: dict[tuple[str, str], np.ndarray] = {}
-    for joint in model.joints:
-        for term, value in joint.values.items():
-            std = joint.std.get(term)
-            if std is None:
-                continue
-            drawn = _gaussian(rng, value, std, count, positive=term in NEVER_NEGATIVE)
-            (drive if term in DRIVE else loop)[term, joint.name] = drawn
-    if not drive and not loop:
+    """Draw drives and loops from their law, or as independent Gaussians about stated values."""
+    draws = drawn_drives(model, count, seed=seed) or _independent(model, count, seed=seed)
+    if not draws:
         raise MalformedInput(
             f"{model.file} states no standard deviation, so there is nothing to draw; identify the"
             " actuators again"
         )
-    names = motor_names(model.robot)
+    drive = {key: x for key, x in draws.items() if key[0] in DRIVE}
+    loop = {key: x for key, x in draws.items() if key[0] not in DRIVE}
 
-    def robot_at(k: int) -> Robot:
-        values = {term: np.array(model.robot.drive.value(term)) for term in DRIVE}
-        for (term, joint), drawn in drive.items():
-            values[term][names.index(joint)] = drawn[k]
-        return replace(model.robot, drive=model.robot.drive.with_values(**values))
+    def model_at(k: int) -> SimulatorModel:
+        return with_drawn(model, draws, k)
 
-    return UnitDraws(model, robot_at, np.tile(model.robot.theta, (count, 1)), drive, loop, None)
+    theta = np.tile(model.robot.theta, (count, 1))
+    return UnitDraws(model, lambda k: model_at(k).robot, theta, drive, loop, None, model_at)
+
+
+def _independent(
+    model: SimulatorModel, count: int, *, seed: int
+) -> dict[tuple[str, str], np.ndarray]:
+    """Return draws of every stated number by itself, by term and joint."""
+    rng = np.random.default_rng(seed)
+    out: dict[tuple[str, str], np.ndarray] = {}
+    for joint in model.joints:
+        for term, value in joint.values.items():
+            std = joint.std.get(term)
+            if std is not None:
+                positive = term in NEVER_NEGATIVE
+                out[term, joint.name] = _gaussian(rng, value, std, count, positive=positive)
+    return out
 
 
 def _gaussian(

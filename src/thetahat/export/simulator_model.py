@@ -1,14 +1,15 @@
 """What a simulator needs of a result: the robot, and each joint's drive and position loop.
 
 Read from what `thetahat identify` wrote (estimate.json and the files beside it) or from an
-actuators.json, schema thetahat/actuators/1, of which only the fields of the public interface are
-read; a field that is null or missing stays None.
+actuators.json, schema thetahat/actuators/1. A field that is null or missing stays None; of
+identified actuators, `model` states what their motion was simulated with, and a simulator gets the
+same, so that it moves the same: such numbers are `assumed`, as the log does not tell them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from thetahat.identification.estimate_json import SCHEMA as ESTIMATE
 from thetahat.identification.read_estimate import apply_estimate
 from thetahat.identification.verdict_reason import Data
 from thetahat.json_document import check_document, read_document
+from thetahat.model import friction_terms
+from thetahat.model.drive import Drive
 from thetahat.model.io.load import load
 from thetahat.model.io.save import with_drive_file
 from thetahat.model.robot import Robot
@@ -27,7 +30,8 @@ from thetahat.model.robot import Robot
 ACTUATORS = "thetahat/actuators/1"
 FILES = ("estimate.json", "actuators.json")  # of a folder that a verb wrote
 DRIVE = ("armature", "viscous", "coulomb")  # which the robot itself has
-LOOP = ("kp", "kd", "delay", "bias", "effort_limit")  # of the position loop around it
+LOOP = ("kp", "kd", "delay", "bias", "effort_limit", "offset")  # of the position loop around it
+SHAPES = ("stribeck", "stribeck_speed", "load", "quadratic", "backlash")  # few formats hold these
 UNITS = {  # of a joint that turns, and of one that slides
     "armature": ("kg·m²", "kg"),
     "viscous": ("N·m·s/rad", "N·s/m"),
@@ -37,8 +41,14 @@ UNITS = {  # of a joint that turns, and of one that slides
     "delay": ("s", "s"),  # of the command
     "bias": ("rad", "m"),  # of the encoder: reading minus angle
     "effort_limit": ("N·m", "N"),
+    "offset": ("N·m", "N"),
+    "stribeck": ("N·m", "N"),
+    "stribeck_speed": ("rad/s", "m/s"),
+    "load": ("N·m/(N·m)", "N/N"),
+    "quadratic": ("N·m·s²/rad²", "N·s²/m²"),
+    "backlash": ("rad", "m"),
 }
-NEVER_NEGATIVE = (*DRIVE, "kp", "kd", "delay", "effort_limit", "damping", "limit")
+NEVER_NEGATIVE = (*DRIVE, *SHAPES, "kp", "kd", "delay", "effort_limit", "damping", "limit")
 NO_LIMIT = 1e8  # [N·m] from which a limit is none
 
 
@@ -49,6 +59,7 @@ class JointDrive:
     name: str
     values: Mapping[str, float] = field(default_factory=dict)
     std: Mapping[str, float] = field(default_factory=dict)
+    assumed: frozenset[str] = frozenset()  # what the log does not tell, of the values
 
     def get(self, term: str) -> float | None:
         """Return a quantity; None where it is not known."""
@@ -69,6 +80,16 @@ class SimulatorModel:
     def has_loop(self) -> bool:
         """Whether a position gain is known, so that the simulator can have position actuators."""
         return any(joint.get("kp") is not None for joint in self.joints)
+
+    def with_joints(self, joints: tuple[JointDrive, ...]) -> SimulatorModel:
+        """Return the model with other drives, of the same joints in the same order."""
+        drive = self.robot.drive
+        values = {term: np.array(drive.value(term)) for term in DRIVE}
+        for k, joint in enumerate(joints):
+            for term in DRIVE:
+                values[term][k] = joint.values.get(term, values[term][k])
+        drive = _with_shapes(drive.with_values(**values), joints)
+        return replace(self, robot=replace(self.robot, drive=drive), joints=joints)
 
 
 def read_simulator_model(
@@ -161,16 +182,43 @@ def _of_actuators(file: Path, data: Data, robot: str | None) -> SimulatorModel:
             f" {base.name!r} does not have; joints: {known(base.velocity_names)}: give its robot"
             " with --robot"
         )
-    joints = []
-    values = {term: np.array(base.drive.value(term)) for term in DRIVE}
-    for k, name in enumerate(base.velocity_names):
-        row = rows.get(name, {})
-        found = _effort(base, name) | _drive_row(file, row)
-        joints.append(JointDrive(name, found, _std(file, row)))
-        for term in DRIVE:
-            values[term][k] = found.get(term, values[term][k])
-    model = replace(base, drive=base.drive.with_values(**values))
-    return SimulatorModel(model, tuple(joints), ACTUATORS, file, data)
+    joints = tuple(
+        _actuator(file, rows.get(name, {}), name, _effort(base, name))
+        for name in base.velocity_names
+    )
+    return SimulatorModel(base, joints, ACTUATORS, file, data).with_joints(joints)
+
+
+def _actuator(file: Path, row: Data, name: str, effort: dict[str, float]) -> JointDrive:
+    """Return the drive of a row of actuators.json: what it tells, and what else it simulates."""
+    told = effort | _drive_row(file, row)
+    if not isinstance(row.get("model"), Mapping):
+        return JointDrive(name, told, _std(file, row))
+    model = _drive_row(file, {**row["model"], "name": name})
+    if "effort_limit" not in model:
+        told.pop("effort_limit", None)  # the file's, which the simulation did not have
+    if told.get("kd") is None:  # viscous friction is the sum of both there
+        model["viscous"], model["kd"] = model["viscous"] + model.get("kd", 0.0), 0.0
+    values = model | told
+    return JointDrive(name, values, _std(file, row), frozenset(values) - frozenset(told))
+
+
+def _with_shapes(drive: Drive, joints: Sequence[JointDrive]) -> Drive:
+    """Return a drive with the further terms of friction that these joints have."""
+    found = {
+        term: np.array([joint.get(term) or 0.0 for joint in joints])
+        for term in SHAPES
+        if any(joint.get(term) for joint in joints)
+    }
+    if "stribeck" in found:
+        shape = friction_terms.stribeck(found["stribeck_speed"])
+        drive = drive.with_extra_term(shape, found["stribeck"])
+    if "load" in found:
+        drive = drive.with_extra_term(friction_terms.by_load(found["load"] > 0.0), found["load"])
+    if "quadratic" in found:
+        shape = friction_terms.quadratic(found["quadratic"] > 0.0)
+        drive = drive.with_extra_term(shape, found["quadratic"])
+    return drive
 
 
 def _drive_row(file: Path, row: Data) -> dict[str, float]:
@@ -179,7 +227,7 @@ def _drive_row(file: Path, row: Data) -> dict[str, float]:
     Where it tells the sum of kd and viscous friction alone, that sum is the joint's damping: a
     simulator moves the same, whichever of them it is.
     """
-    found = _values(file, row, (*DRIVE, *LOOP))
+    found = _values(file, row, (*DRIVE, *LOOP, *SHAPES))
     damping, limit = _number(file, row, "damping"), _number(file, row, "limit")
     if damping is not None and "viscous" not in found:
         found["viscous"] = max(damping - found.get("kd", 0.0), 0.0)
@@ -230,7 +278,7 @@ def _std(file: Path, row: Data) -> dict[str, float]:
     stated = row.get("std")
     if not isinstance(stated, Mapping):
         return {}
-    spreads = _values(file, {**stated, "name": row.get("name")}, (*DRIVE, *LOOP))
+    spreads = _values(file, {**stated, "name": row.get("name")}, (*DRIVE, *LOOP, *SHAPES))
     return {term: abs(value) for term, value in spreads.items()}
 
 

@@ -16,13 +16,14 @@ from pathlib import Path
 from thetahat import __version__
 from thetahat.errors import RobotWarning, UsageError
 from thetahat.export.mjcf_export import mjcf
-from thetahat.export.simulator_model import DRIVE, LOOP, UNITS, JointDrive, SimulatorModel
+from thetahat.export.simulator_model import DRIVE, LOOP, SHAPES, UNITS, JointDrive, SimulatorModel
 from thetahat.identification.verdict_reason import Fields
 from thetahat.model.io.save import save
 from thetahat.model.io.xml_reader import read_xml
 
 STEP = 0.005  # [s] of physics for which Isaac Lab's and mjlab's delays are counted
 SCHEMA = "thetahat/simulator/1"
+NOT_HELD = ("bias", "offset", *SHAPES)  # by Isaac Lab's and mjlab's configurations
 
 
 def urdf(model: SimulatorModel) -> str:
@@ -74,7 +75,7 @@ def isaaclab(model: SimulatorModel) -> str:
             f"        max_delay={steps},",
             "    ),",
         ]
-    return "\n".join([*lines, "}", *_lost(model, ("bias", "delay")), ""])
+    return "\n".join([*lines, "}", *_lost(model, ("delay", *NOT_HELD)), ""])
 
 
 def mjlab(model: SimulatorModel) -> str:
@@ -92,21 +93,21 @@ def mjlab(model: SimulatorModel) -> str:
         "",
         "ACTUATORS = (",
     ]
+    fields = {"stiffness": "kp", "damping": "kd", "armature": "armature"}
+    fields |= {"frictionloss": "coulomb", "effort_limit": "effort_limit"}
     for joint in model.joints:
-        values = {
-            "stiffness": joint.get("kp") or 0.0,
-            "damping": joint.get("kd") or 0.0,
-            "armature": joint.get("armature") or 0.0,
-            "frictionloss": joint.get("coulomb") or 0.0,
-        }
-        if joint.get("effort_limit") is not None:
-            values["effort_limit"] = joint.get("effort_limit") or 0.0
+        values = {key: joint.get(term) for key, term in fields.items()}
+        values = {key: value for key, value in values.items() if value is not None}
+        if "stiffness" not in values:
+            lines.append(f"    # of {json.dumps(joint.name)} no position gain is known")
+            continue
+        values.setdefault("damping", 0.0)
         steps = _steps(joint)
         inner = ", ".join(f"{key}={value!r}" for key, value in values.items())
         lag = f", delay_min_lag={steps}, delay_max_lag={steps}" if steps else ""
         name = json.dumps(joint.name)
         lines.append(f"    BuiltinPositionActuatorCfg(target_names_expr=({name},), {inner}{lag}),")
-    return "\n".join([*lines, ")", *_lost(model, ("viscous", "bias")), ""])
+    return "\n".join([*lines, ")", *_lost(model, ("viscous", *NOT_HELD)), ""])
 
 
 def bam(model: SimulatorModel) -> str:
@@ -150,6 +151,7 @@ def bam(model: SimulatorModel) -> str:
 
 def plain(model: SimulatorModel) -> str:
     """Return plain JSON, schema thetahat/simulator/1."""
+    terms = (*DRIVE, *LOOP, *SHAPES)
     data = {
         "schema": SCHEMA,
         "robot": model.robot.name,
@@ -157,8 +159,9 @@ def plain(model: SimulatorModel) -> str:
         "joints": [
             {
                 "name": joint.name,
-                **{term: joint.get(term) for term in (*DRIVE, *LOOP)},
-                "std": {term: joint.std.get(term) for term in (*DRIVE, *LOOP)},
+                **{term: joint.get(term) for term in terms},
+                "std": {term: joint.std.get(term) for term in terms},
+                "assumed": sorted(joint.assumed),
             }
             for joint in model.joints
         ],
@@ -182,7 +185,15 @@ TARGETS: Mapping[str, Callable[[SimulatorModel], str]] = {
 
 def _head(model: SimulatorModel, what: str) -> str:
     robot = json.dumps(model.robot.name)[1:-1].replace('"', "'")
-    return f'"""{what} of {robot}, written by thetahat export (SI units; None: not known)."""\n'
+    text = f'"""{what} of {robot}, written by thetahat export (SI units; None: not known).'
+    assumed = [joint.name for joint in model.joints if "kp" in joint.assumed]
+    if assumed:
+        names = ", ".join(json.dumps(name)[1:-1].replace('"', "'") for name in assumed)
+        text += (
+            f"\n\nOf {names} the log tells only ratios to the position gain; the numbers here are"
+            "\nthose with which its motion was simulated.\n"
+        )
+    return text + '"""\n'
 
 
 def _config(model: SimulatorModel, fields: Mapping[str, tuple[str]]) -> list[str]:
@@ -216,6 +227,6 @@ def _lost(model: SimulatorModel, terms: tuple[str, ...]) -> list[str]:
         f"#   {term} of {joint.name}: {joint.get(term)!r} {UNITS[term][0]}"
         for term in terms
         for joint in model.joints
-        if joint.get(term)
+        if joint.get(term) and not (term == "stribeck_speed" and not joint.get("stribeck"))
     ]
     return ["", "# not held, or rounded, by this format:", *rows] if rows else []

@@ -16,6 +16,7 @@ from thetahat.model.robot import Robot
 SLOWEST = 20.0  # [Hz] rows per second at least: drives settle within tens of milliseconds
 SHORTEST = 1.0  # [s] of a run
 STILL = 0.01  # [rad or m] of motion, below which a joint does not move
+FARTHEST = 20.0  # times its motion that a joint's command can be away
 EQUAL = 1e-9  # [rad or m] between command and measurement
 
 
@@ -105,6 +106,13 @@ def _check(log: DriveLog, joints: list[str], files: str) -> None:
             " that moves every joint"
         )
     for at, name in enumerate(joints):
+        apart = float(np.abs(log.command[:, at] - log.q[:, at]).max())
+        span = float(np.ptp(log.q[:, at]))
+        if moving[at] and apart > FARTHEST * max(span, 0.1):
+            raise MalformedInput(
+                f"{files}: cmd.{name} is up to {apart:.3g} away from q.{name}, which moves by"
+                f" {span:.3g}; both are positions in rad or m: check the command's unit and joint"
+            )
         if moving[at] and float(np.abs(log.command[:, at] - log.q[:, at]).max()) < EQUAL:
             raise MalformedInput(
                 f"{files}: cmd.{name} equals q.{name} in every row, so it is no command; log the"

@@ -17,8 +17,10 @@ from thetahat.identification.actuators.drive_log import DriveLog
 from thetahat.identification.actuators.drive_motion import DriveMotion
 from thetahat.identification.actuators.drive_parameters import (
     KP,
+    LOGARITHMIC,
     NAMES,
     NO_LIMIT,
+    PER_KP,
     PRIOR,
     DriveParameters,
 )
@@ -31,9 +33,11 @@ from thetahat.identification.actuators.identify_drives import (
 from thetahat.identification.rollout_errors import RolloutErrors
 from thetahat.identification.verdict import Verdict
 from thetahat.identification.verdict_reason import Fields
+from thetahat.model.io.save import save
 from thetahat.model.joint_units import joint_units
 from thetahat.model.robot import Robot
 from thetahat.pipeline.actuator_rollout import command_rollout
+from thetahat.pipeline.freed_links import describe_links
 from thetahat.pipeline.outputs import provenance
 from thetahat.pipeline.settings import IdentifySettings
 
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
 SCHEMA = "thetahat/actuators/1"
 ANSWER, PAGE = "actuators.json", "report.html"
 Z = 1.96  # of a 95 % interval
+DIGITS = 6  # of a correlation
 # findings about what is used here: stamps and positions
 RELEVANT = (*("gap", "jitter", "locked-joints", "salvaged", "short-run", "stuck", "units", "wrap"),)
 UNKNOWN_SCALE = 0.5  # standard deviation of log kp from which a joint's scale is not known
@@ -51,7 +56,7 @@ REPORTED = (
     *("armature", "viscous", "coulomb", "kp", "kd", "damping", "delay", "bias", "offset", "limit"),
     *("stribeck", "stribeck_speed", "load", "quadratic", "backlash"),
 )
-SCALED = ("armature", "viscous", "coulomb", "kp", "damping", "offset", "limit", "stribeck")
+SCALED = ("armature", "viscous", "coulomb", "kp", "kd", "damping", "offset", "limit", "stribeck")
 NEVER_NEGATIVE = tuple(name for name in REPORTED if name not in ("bias", "offset"))
 
 
@@ -83,12 +88,16 @@ class ActuatorScores:
         *,
         drives: DriveParameters,
         nominal: DriveParameters,
+        file_robot: Robot | None = None,
     ) -> ActuatorScores:
-        """Simulate the logs with the fitted and the file's drives."""
+        """Simulate the logs with the fitted and the file's drives.
+
+        file_robot: of the nominal motion, where the links were fitted, too.
+        """
         fitted = run_errors(DriveRollout(robot, train), drives.values)
         if test is None:
             return ActuatorScores(fitted, None, None, None, (train.rows, 0), None)
-        motion = DriveMotion.of(robot, test, drives.values, nominal.values)
+        motion = DriveMotion.of(robot, test, drives.values, nominal.values, file_robot)
         return ActuatorScores(
             fitted,
             motion.errors(motion.simulated),
@@ -96,7 +105,7 @@ class ActuatorScores:
             motion.errors(motion.command),
             (train.rows, test.rows),
             motion,
-            command_rollout(robot, test, drives, nominal),
+            command_rollout(robot, test, drives, nominal, file_robot),
         )
 
     def mean(self, kind: str, joint: int | None = None) -> float | None:
@@ -137,6 +146,7 @@ class ActuatorIdentification:
         findings = estimate_json.findings(self.source.logs[0].findings, "fit")
         for log in self.source.test_logs:
             findings += estimate_json.findings(log.findings, "test")
+        freed = self.identified.links
         data = {
             "schema": SCHEMA,
             "joints": joints,
@@ -149,8 +159,13 @@ class ActuatorIdentification:
             "samples": scores.rows[0],
             "samples_test": scores.rows[1],
             "rows_per_sample": self.identified.uncertainty.rows_per_sample,
+            "spread": self._spread(),
             "friction": ["viscous", "coulomb", *self.identified.friction],
-            "links": "file",
+            "links": "file" if freed is None else "free",
+            "freed": None
+            if self.identified.links is None
+            else describe_links(self.identified.links),
+            "parity": None,
             "base": "fixed",
             "converged": bool(self.identified.fit.converged),
             "locked": list(self.source.logs[0].locked),
@@ -159,6 +174,29 @@ class ActuatorIdentification:
             "provenance": self._provenance(),
         }
         return with_actuator_verdict(data)
+
+    def _spread(self) -> Fields:
+        """Return the law of all free parameters together, as the fit sees them."""
+        uncertainty = self.identified.uncertainty
+        drives, names = uncertainty.drives, self.robot.joint_names
+        std = np.sqrt(np.maximum(np.diag(uncertainty.seen), 0.0))
+        correlations = uncertainty.seen / np.maximum(np.outer(std, std), 1e-300)
+        return {
+            "parameters": [
+                {
+                    "joint": names[j],
+                    "name": NAMES[k],
+                    "scale": "log" if k in LOGARITHMIC else ("per kp" if k in PER_KP else "value"),
+                    "value": float(value),
+                    "std": float(spread),
+                }
+                for (j, k), value, spread in zip(drives.entries, drives.x, std, strict=True)
+            ],
+            "correlations": [
+                [float(np.round(each, DIGITS)) + 0.0 for each in row[: at + 1]]
+                for at, row in enumerate(np.clip(correlations, -1.0, 1.0))
+            ],
+        }
 
     def _runs(self) -> list[Fields]:
         motion = self.scores.motion
@@ -173,14 +211,18 @@ class ActuatorIdentification:
         model = self._model(at)
         value: dict[str, float | None] = {each: model[each] for each in REPORTED}
         std: dict[str, float | None] = {each: self._std(at, each) for each in REPORTED}
-        if not np.isfinite(self.known.kd[at]):  # one column
+        if not np.isfinite(self.known.kd[at]) and std["kd"] is None:  # one column
             value["kd"] = value["viscous"] = std["viscous"] = None
         scale = self.identified.uncertainty.std(at, "kp", seen=True)
         unknown = scale is not None and scale > UNKNOWN_SCALE
         still = not bool(self.identified.moving[at])
+        if std["backlash"] is None:  # play behind the encoder does not show
+            value["backlash"] = None
         for each in REPORTED:
             if still or (unknown and each in SCALED) or (each == "limit" and std[each] is None):
                 value[each] = std[each] = None
+        if name in self._unsplit:
+            value["armature"] = std["armature"] = None
         if not bias_is_known(self.identified.uncertainty, at, PRIOR[NAMES.index("bias")]):
             value["bias"] = std["bias"] = None
         return {
@@ -198,6 +240,14 @@ class ActuatorIdentification:
             "rms_train": self.scores.mean("train", at),
         }
 
+    @cached_property
+    def _unsplit(self) -> tuple[str, ...]:
+        """Joints whose rotor and link no motion tells apart."""
+        if self.identified.links is None:
+            return ()
+        sums = describe_links(self.identified.links)["sums"]
+        return tuple(each["joint"] for each in sums if each["armature"] is None)
+
     def _model(self, at: int) -> dict[str, float]:
         """Every number that the simulation uses, whether the log tells it or not."""
         raw = dict(zip(NAMES, map(float, self.drives.values[at]), strict=True))
@@ -208,7 +258,9 @@ class ActuatorIdentification:
         return out
 
     def _std(self, at: int, name: str) -> float | None:
-        raw = {"damping": "viscous", "backlash": "deadband"}.get(name, name)
+        if name == "damping":
+            return self.identified.uncertainty.std_of_sum(at, ("kd", "viscous"))
+        raw = {"backlash": "deadband"}.get(name, name)
         std = self.identified.uncertainty.std(at, raw)
         return None if std is None else (2.0 * std if name == "backlash" else std)
 
@@ -249,6 +301,10 @@ class ActuatorIdentification:
         folder = Path(folder)
         make_folder(folder)
         data = self.answer(warnings, str(folder))
+        if self.identified.links is not None and self.robot.source is not None:
+            target = folder / f"{self.robot.source.stem}_links{self.robot.source.suffix}"
+            save(self.robot, target)
+            data["parity"] = {"file": target.name}
         page = _page(self.robot.name, data, self.scores.motion)
         return (
             write_atomically(folder / ANSWER, as_text(data)),

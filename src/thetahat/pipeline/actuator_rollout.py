@@ -15,12 +15,17 @@ MOST = 24  # stretches of a log that are simulated
 
 
 def command_rollout(
-    robot: Robot, log: DriveLog, drives: DriveParameters, nominal: DriveParameters | None = None
+    robot: Robot,
+    log: DriveLog,
+    drives: DriveParameters,
+    nominal: DriveParameters | None = None,
+    file_robot: Robot | None = None,
 ) -> RolloutErrors | None:
     """Simulate logged commands from many logged states, with identified and nominal drives.
 
-    None where no run lasts a tenth of a second. The loop is closed by the drives, so that errors
-    stay bounded and the longest horizon compares them.
+    file_robot: of the nominal motion, where its links are others. None where no run lasts a tenth
+    of a second. The loop is closed by the drives, so that errors stay bounded and the longest
+    horizon compares them.
     """
     step, pieces = log.period, _pieces(log)
     runs = np.array([first for _, first, _ in log.runs])
@@ -32,8 +37,10 @@ def command_rollout(
         run = int(np.searchsorted(runs, start.first, side="right")) - 1
         lead = log.leads[run] if log.leads else 0
         segments.append(Segment(start.first, start.rows, int(runs[run]) - lead))
-    sets = [each.values for each in (drives, nominal) if each is not None]
-    simulated = DriveRollout(robot, log).positions(np.array(sets), segments)
+    simulated = [DriveRollout(robot, log).positions(drives.values[None], segments)[0]]
+    if nominal is not None:
+        nominal_rollout = DriveRollout(file_robot or robot, log)
+        simulated.append(nominal_rollout.positions(nominal.values[None], segments)[0])
     tip = Tip.of(robot)
     errors = [
         errors_at_horizons(robot, tip, step, starts, logged=log.q, simulated=each)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,7 +14,6 @@ from thetahat.engine.protocol import NoProgress, Progress
 from thetahat.errors import MalformedInput, NotIdentifiable, UsageError, known
 from thetahat.identification.actuators.drive_log import DriveLog
 from thetahat.identification.actuators.drive_parameters import NO_LIMIT, DriveParameters
-from thetahat.identification.actuators.drive_rollout import DriveRollout, run_errors
 from thetahat.identification.actuators.drive_uncertainty import UNDETERMINED
 from thetahat.identification.actuators.identify_drives import KnownGains, identify_drives
 from thetahat.model.io.position_gains import position_gains
@@ -26,6 +26,7 @@ from thetahat.pipeline.actuator_result import (
     ActuatorSource,
 )
 from thetahat.pipeline.dataset import LogInput, load_robot, read_logs
+from thetahat.pipeline.freed_links import LinkFreedom
 from thetahat.pipeline.settings import IdentifySettings
 
 FILES = ("actuators.json", "report.html")
@@ -39,17 +40,19 @@ def actuators(
     test: LogInput = None,
     kp: Gains = None,
     kd: Gains = None,
+    free: LinkFreedom | None = None,
     settings: IdentifySettings | None = None,
     progress: Progress | None = None,
 ) -> ActuatorIdentification:
     """Identify position-controlled drives: gains, friction, rotor inertia, delay, encoder bias.
 
     Args:
-        robot: whose links are taken as they are in the file.
+        robot: whose links are taken as they are in the file, or as a prior (`free`).
         logs: with commanded (`cmd.<joint>`) and measured positions (`q.<joint>`).
         test: logs to score on; default: the end of `logs`, whole runs where there are several.
         kp: position gains that are known [N·m/rad], for all joints, each, or by joint.
         kd: velocity gains that are known [N·m·s/rad]; without them only kd + viscous is found.
+        free: whether links are fitted, too, and masses that are known.
         settings: how logs are read, gravity and holdout.
         progress: is told what goes on.
 
@@ -57,39 +60,62 @@ def actuators(
     settings, progress = settings or IdentifySettings(), progress or NoProgress()
     whole = load_robot(robot, settings.gravity)
     require_single_dofs(whole)
-    engine = LocalEngine(progress)
-    progress.stage("reading the log")
-    log = read_logs(whole, logs, settings, engine)
-    rows = drive_log(whole, log, settings.reading)
-    held_out: DriveLog | None
-    if test is None:
-        source = ActuatorSource((log,))
-        fitted, held_out = _split(rows, settings.held_out)
-    else:
-        test_log = _test_log(whole, log, read_logs(whole, test, settings, engine), settings)
-        source = ActuatorSource((log,), (test_log,))
-        fitted, held_out = rows, drive_log(whole, test_log, settings.reading)
-    model = lock(whole, log.locked) if log.locked else whole
+    rows = _read(whole, logs, test, settings, progress)
+    locked, fitted = rows.source.logs[0].locked, rows.fitted
+    model = lock(whole, locked) if locked else whole
     gains = KnownGains(
         stated_gains(kp, "--kp", model.joint_names), stated_gains(kd, "--kd", model.joint_names)
     )
+    moving = moving_joints(fitted)
+    free = free or LinkFreedom()
+    links = free.links(model, known_gains=gains, moving=moving, locked=locked)
     identified = identify_drives(
         model,
         fitted,
         known=gains,
         file_kp=_file_kp(model),
-        moving=moving_joints(fitted),
+        moving=moving,
         stage=progress.stage,
+        links=links,
     )
     progress.stage("scoring the motion")
-    nominal = _nominal(model, identified.fit.drives)
+    nominal = nominal_drives(model, identified.fit.drives)
     scores = ActuatorScores.of(
-        model, fitted, held_out, drives=identified.fit.drives, nominal=nominal
+        identified.robot,
+        fitted,
+        rows.held_out,
+        drives=identified.fit.drives,
+        nominal=nominal,
+        file_robot=None if links is None else model,
     )
-    uncertain = identified.uncertainty.covariance
-    if not all(np.all(np.isfinite(each)) for each in (scores.train, uncertain)):
+    numbers = (scores.train, identified.uncertainty.covariance)
+    if not all(np.all(np.isfinite(each)) for each in numbers):
         raise NotIdentifiable(UNDETERMINED)
-    return ActuatorIdentification(model, identified, gains, scores, source, settings)
+    found = identified.robot
+    return ActuatorIdentification(found, identified, gains, scores, rows.source, settings)
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Logs, and their rows to fit and to score on."""
+
+    source: ActuatorSource
+    fitted: DriveLog
+    held_out: DriveLog | None
+
+
+def _read(
+    robot: Robot, logs: LogInput, test: LogInput, settings: IdentifySettings, progress: Progress
+) -> _Rows:
+    engine = LocalEngine(progress)
+    progress.stage("reading the log")
+    log = read_logs(robot, logs, settings, engine)
+    rows = drive_log(robot, log, settings.reading)
+    if test is None:
+        return _Rows(ActuatorSource((log,)), *_split(rows, settings.held_out))
+    test_log = _test_log(robot, log, read_logs(robot, test, settings, engine), settings)
+    held_out = drive_log(robot, test_log, settings.reading)
+    return _Rows(ActuatorSource((log,), (test_log,)), rows, held_out)
 
 
 def _test_log(robot: Robot, log: Log, test: Log, settings: IdentifySettings) -> Log:
@@ -125,7 +151,7 @@ def _file_kp(robot: Robot) -> np.ndarray:
     return np.array(kp, dtype=float)
 
 
-def _nominal(robot: Robot, fitted: DriveParameters) -> DriveParameters:
+def nominal_drives(robot: Robot, fitted: DriveParameters) -> DriveParameters:
     """Return the drives of the robot's file; gains that it does not state are the fitted ones."""
     values = fitted.values
     stated = position_gains(robot)
@@ -171,8 +197,3 @@ def stated_gains(given: Gains, option: str, joints: Sequence[str]) -> np.ndarray
             raise UsageError(f"{option} of {name} is {value:g}; give a finite gain {wanted}")
         out[list(joints).index(name)] = value
     return out
-
-
-def score_actuators(robot: Robot, log: DriveLog, drives: DriveParameters) -> np.ndarray:
-    """Return the RMS of q − q_sim of every run and joint, simulated from its first row."""
-    return run_errors(DriveRollout(robot, log), drives.values)

@@ -10,6 +10,7 @@ from thetahat.report.actuator_tables import (
     error_table,
     extra_table,
     run_table,
+    sum_table,
 )
 from thetahat.report.decimate import Envelope
 from thetahat.report.figures.positions import position_error, positions_over_time
@@ -48,6 +49,9 @@ def _drives(data: Data) -> Section:
     extra = extra_table(data)
     if extra is not None:
         blocks.append(extra)
+    sums = sum_table(data)
+    if sums is not None:
+        blocks.append(sums)
     return Section("Drives", "drives", tuple(blocks))
 
 

@@ -45,21 +45,17 @@ def _with_interval(joint: Data, name: str) -> str | None:
 
 def error_table(data: Data) -> Table:
     """Return the RMS of q − q_sim per joint, beside the file's actuators and the command."""
+    titles = {"test": "identified", "nominal": "file's actuators", "command": "command itself"}
+    if "rms_train" in data:
+        titles["train"] = "on fitted motion"
     rows: list[tuple[Cell, ...]] = [
-        (
-            *(joint["name"], joint["rms_test"], joint["rms_nominal"], joint["rms_command"]),
-            joint["rms_train"],
-        )
-        for joint in data["joints"]
+        (joint["name"], *(joint[f"rms_{kind}"] for kind in titles)) for joint in data["joints"]
     ]
-    rows.append(
-        ("mean", *(data[f"rms_{kind}"] for kind in ("test", "nominal", "command", "train")))
-    )
+    rows.append(("mean", *(data[f"rms_{kind}"] for kind in titles)))
     return Table(
         (
             Column("open-loop error [rad]"),
-            *(Column("identified", decimals=4), Column("file's actuators", decimals=4)),
-            *(Column("command itself", decimals=4), Column("on fitted motion", decimals=4)),
+            *(Column(title, decimals=4) for title in titles.values()),
         ),
         tuple(rows),
         note="RMS of q − q_sim, held-out runs simulated from their first rows; mean over runs.",
@@ -79,6 +75,19 @@ def extra_table(data: Data) -> Table | None:
     columns = (*map(Column, ("joint", "term", "value", "±")), Column("unit"))
     note = "Other terms than a constant are there where they explain more motion than chance would."
     return Table(columns, tuple(rows), note=note)
+
+
+def sum_table(data: Data) -> Table | None:
+    """Return rotor and link inertia by joint where links were free: their sum, and the parts."""
+    if data["freed"] is None:
+        return None
+    rows: list[tuple[Cell, ...]] = [
+        (each["joint"], each["value"], Z95 * each["std"], each["armature"], each["inertia"])
+        for each in data["freed"]["sums"]
+    ]
+    titles = ("armature + link [kg·m²]", "±", "armature", "link")
+    note = "Rotor inertia and the link's about the joint; empty: no motion tells them apart."
+    return Table((Column("joint"), *map(Column, titles)), tuple(rows), note=note)
 
 
 def run_table(data: Data) -> Table:

@@ -67,6 +67,15 @@ def _motion_reasons(data: Data, excite: str) -> Iterator[Reason]:
         )
     elif error > LIKE_COMMAND * command:
         yield Reason(SUSPECT, "the command itself predicts the held-out motion almost as well")
+    compared = (data["rollout"] or {}).get("compared")
+    if compared is not None and compared["worse"]:
+        yield Reason(
+            SUSPECT,
+            "simulated motion is worse than with the actuators of the robot's file: errors after"
+            f" {compared['horizon']:g} s are {compared['ratio']:.2f} times theirs, over"
+            f" {compared['starts']} starts",
+            (excite,),
+        )
     train = data["rms_train"]
     if train is not None and error > OVERFITTED * train:
         yield Reason(

@@ -64,11 +64,11 @@ class SimulationError:
         simulated = self.rollout.positions(drives.values[None], self.segments)[0]
         error: np.ndarray = simulated - self.rollout.log.q[rows_of(self.segments)]
         error = np.where(np.isfinite(error), np.clip(error, -10.0, 10.0), 10.0)
-        error[self._settling(self.segments)] = 0.0
+        error[self.settling(self.segments)] = 0.0
         return error
 
-    def _settling(self, segments: Sequence[Segment]) -> np.ndarray:
-        """Rows of segments that do not count: the first velocity is only a smoothed one."""
+    def settling(self, segments: Sequence[Segment]) -> np.ndarray:
+        """Return the rows that do not count: a segment's first velocity is only a smoothed one."""
         t = self.rollout.log.t
         parts = [
             t[each.first : each.first + each.rows] < t[each.first] + SETTLING for each in segments
@@ -86,20 +86,17 @@ class SimulationError:
             simulated, slopes = self.rollout.sensitivities(drives, part)
             error = simulated - self.rollout.log.q[rows_of(part)]
             weights = 1.0 / scale**2 * huber_weight(error / scale)
-            weights[self._settling(part)] = 0.0
+            weights[self.settling(part)] = 0.0
             bounds = _block_bounds(part, block_rows)
             gradients = np.zeros((len(bounds), count))
             for joint in range(error.shape[1]):
                 mine = np.flatnonzero(self._branch[drives.entries[:, 0]] == self._branch[joint])
-                if not len(mine):
-                    continue
-                J = slopes[:, joint, columns[mine]] @ drives.slopes[np.ix_(mine, mine)]
-                J = np.nan_to_num(J, nan=0.0, posinf=0.0, neginf=0.0)
-                weighted = J * weights[:, joint, None]
-                H[np.ix_(mine, mine)] += J.T @ weighted
-                gradients[:, mine] += np.add.reduceat(
-                    weighted * error[:, joint, None], bounds, axis=0
-                )
+                if len(mine):
+                    J = _finite(slopes[:, joint, : len(mine)])  # columns of a branch come first
+                    weighted = J * weights[:, joint, None]
+                    S = drives.slopes[np.ix_(mine, mine)]
+                    H[np.ix_(mine, mine)] += S.T @ (J.T @ weighted) @ S
+                    gradients[:, mine] += _block_sums(weighted, error[:, joint], bounds) @ S
             blocks.append(gradients)
         gradients = np.concatenate(blocks)
         return NormalEquations(H, gradients.sum(axis=0), gradients)
@@ -116,6 +113,20 @@ class SimulationError:
             out[-1].append(each)
             count += each.rows
         return out
+
+
+def _finite(J: np.ndarray) -> np.ndarray:
+    """Derivatives without those of a simulation that diverged."""
+    if np.isfinite(np.sum(J)):
+        return J
+    finite: np.ndarray = np.nan_to_num(J, nan=0.0, posinf=0.0, neginf=0.0)
+    return finite
+
+
+def _block_sums(J: np.ndarray, error: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+    """Jᵀ error of every block, (blocks, columns)."""
+    stops = [*bounds[1:], len(error)]
+    return np.array([error[a:b] @ J[a:b] for a, b in zip(bounds, stops, strict=True)])
 
 
 def fit_drives(

@@ -20,11 +20,23 @@ class DriveMotion:
     nominal: np.ndarray  # by those of the robot's file
 
     @staticmethod
-    def of(robot: Robot, log: DriveLog, fitted: np.ndarray, nominal: np.ndarray) -> DriveMotion:
-        """Simulate a log with both sets of drives, each (joints, parameters)."""
-        rollout = DriveRollout(robot, log)
-        both = rollout.positions(np.array([fitted, nominal]), log.segments(None))
-        return DriveMotion(log, both[0], both[1])
+    def of(
+        robot: Robot,
+        log: DriveLog,
+        fitted: np.ndarray,
+        nominal: np.ndarray,
+        file_robot: Robot | None = None,
+    ) -> DriveMotion:
+        """Simulate a log with both sets of drives, each (joints, parameters).
+
+        file_robot: of the nominal motion, where its links are others.
+        """
+        segments, rollout = log.segments(None), DriveRollout(robot, log)
+        if file_robot is None:
+            both = rollout.positions(np.array([fitted, nominal]), segments)
+            return DriveMotion(log, both[0], both[1])
+        beside = DriveRollout(file_robot, log).positions(nominal[None], segments)[0]
+        return DriveMotion(log, rollout.positions(fitted[None], segments)[0], beside)
 
     def run_rows(self, run: int) -> tuple[slice, slice]:
         """Return the rows of a run in the log, and in what was simulated."""

@@ -13,7 +13,7 @@ what another one (MuJoCo, steps of 0.1 ms) was seen to differ by is added as ind
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -61,6 +61,24 @@ class DriveUncertainty:
         slopes = self.drives.slopes
         out: np.ndarray = slopes @ self.seen @ slopes.T
         return out
+
+    def std_of_sum(self, joint: int, names: tuple[str, ...]) -> float | None:
+        """Return the standard deviation of a sum of parameters; None where none was fitted."""
+        entries, wanted = self.drives.entries, [NAMES.index(name) for name in names]
+        at = np.flatnonzero((entries[:, 0] == joint) & np.isin(entries[:, 1], wanted))
+        if not len(at):
+            return None
+        return float(np.sqrt(max(self.covariance[np.ix_(at, at)].sum(), 0.0)))
+
+    def beside_links(self, covariance: np.ndarray) -> DriveUncertainty:
+        """Return the uncertainty where links were free, too: correlations of both together, with
+        the larger of both standard deviations. covariance: of the drives' free parameters first.
+        """
+        count = len(self.seen)
+        joint = covariance[:count, :count]
+        std = np.sqrt(np.maximum(np.diag(joint), 1e-300))
+        more = np.maximum(std, np.sqrt(np.maximum(np.diag(self.seen), 0.0)))
+        return replace(self, seen=joint * np.outer(more / std, more / std))
 
     def std(self, joint: int, name: str, *, seen: bool = False) -> float | None:
         """Return the standard deviation of a parameter; None where it was not fitted.

@@ -9,9 +9,22 @@ import numpy as np
 
 from thetahat.identification.actuators.drive_fit import DriveFit, SimulationError, fit_drives
 from thetahat.identification.actuators.drive_log import DriveLog, Segment
-from thetahat.identification.actuators.drive_parameters import BIAS, NAMES, DriveParameters
+from thetahat.identification.actuators.drive_parameters import (
+    BIAS,
+    KD,
+    LIMIT,
+    NAMES,
+    VISCOUS,
+    DriveParameters,
+)
 from thetahat.identification.actuators.drive_rollout import DriveRollout
 from thetahat.identification.actuators.drive_uncertainty import DriveUncertainty, drive_uncertainty
+from thetahat.identification.actuators.free_links import (
+    FreeLinks,
+    LinkFit,
+    fit_links,
+    with_covariance,
+)
 from thetahat.identification.actuators.linear_start import linear_start
 from thetahat.identification.actuators.term_selection import CANDIDATES, with_earned_terms
 from thetahat.model.robot import Robot
@@ -40,6 +53,8 @@ class IdentifiedDrives:
     uncertainty: DriveUncertainty
     moving: np.ndarray  # (joints,) bool
     friction: tuple[str, ...]  # terms that earned their place somewhere
+    robot: Robot  # whose links were simulated
+    links: LinkFit | None = None  # where they were free
 
 
 def identify_drives(
@@ -50,19 +65,25 @@ def identify_drives(
     file_kp: np.ndarray,
     moving: np.ndarray,
     stage: Callable[[str], None],
+    links: FreeLinks | None = None,
 ) -> IdentifiedDrives:
-    """Identify the drives that move in a log."""
+    """Identify the drives that move in a log, and the links where they are free."""
     stage("fitting the drives: linear start")
     start = start_of(robot, log, known=known, file_kp=file_kp, moving=moving)
-    rollout = DriveRollout(robot, log)
     segments = log.segments(SEGMENT)
     few = _screened(segments)
-    some = SimulationError(rollout, few)
     stage("fitting the drives: simulation error")
     fit = fit_drives(SimulationError(DriveRollout(robot, log, step=COARSE_STEP), few), start)
+    freed: LinkFit | None = None
+    if links is not None:
+        stage("fitting links and drives")
+        freed = fit_links(log, few, fit.drives, links)
+        robot, fit = freed.robot, replace(fit, drives=freed.drives)
+    rollout = DriveRollout(robot, log)
+    some = SimulationError(rollout, few)
     fit = fit_drives(some, fit.drives)
     stage("choosing friction terms")
-    chosen = with_earned_terms(some, fit.drives)
+    chosen = with_free_kd(with_earned_terms(some, fit.drives), known)
     if np.any(chosen.free != fit.drives.free):
         fit = fit_drives(some, chosen)
     everything = some
@@ -73,10 +94,13 @@ def identify_drives(
     fit = replace(fit, drives=_without_zeros(fit.drives))
     stage("computing intervals")
     uncertainty = drive_uncertainty(everything, fit)
+    if freed is not None:
+        freed = with_covariance(freed, log, few, fit.drives)
+        uncertainty = uncertainty.beside_links(freed.covariance)
     earned = tuple(
         NAMES[k] for k in (*CANDIDATES, NAMES.index("limit")) if fit.drives.free[:, k].any()
     )
-    return IdentifiedDrives(fit, uncertainty, moving, earned)
+    return IdentifiedDrives(fit, uncertainty, moving, earned, robot, freed)
 
 
 def start_of(
@@ -98,6 +122,18 @@ def start_of(
     for name in ("viscous", "coulomb", "armature", "delay", "offset"):
         drives = drives.with_free(name, moving)
     return drives.with_free("bias", moving & ~upright_axes(robot))
+
+
+def with_free_kd(drives: DriveParameters, known: KnownGains) -> DriveParameters:
+    """Return drives whose kd is fitted beside viscous friction where the torque is limited: the
+    limit holds kd's torque, and not friction's, so that the two are no longer one column.
+    """
+    values, split = drives.values.copy(), drives.free[:, LIMIT] & ~np.isfinite(known.kd)
+    half = 0.5 * values[split, VISCOUS]
+    values[split, VISCOUS], values[split, KD] = half, half
+    free = drives.free.copy()
+    free[:, KD] = split
+    return DriveParameters(values, free)
 
 
 def upright_axes(robot: Robot) -> np.ndarray:
