@@ -213,3 +213,29 @@ def test_listen_prints_where_to_send_to(tmp_path: Path) -> None:
         time.sleep(0.2)
         code, said = ended(process)
     assert (code, said) == (0, "")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="process groups are POSIX")
+def test_ctrl_c_of_a_terminal_ends_all_processes_without_last_words() -> None:
+    """A terminal sends it to every process of the group: the page's, the loop's, the solver's."""
+    process = subprocess.Popen(
+        command("listen", "arm4", *START),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+        start_new_session=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert "token=" in process.stdout.readline()
+        time.sleep(2.0)  # for the solver's process to be there
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=60.0)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate(timeout=10.0)
+    assert process.returncode == 0, said
+    assert "Traceback" not in said
+    assert "KeyboardInterrupt" not in said
