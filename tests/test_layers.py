@@ -27,6 +27,7 @@ STAGES = (
     *(
         "errors",
         "files",
+        "child_process",
         "json_document",
         "robots",
         "model",

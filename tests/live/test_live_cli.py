@@ -92,7 +92,7 @@ def ended(process: subprocess.Popen[str], number: int = signal.SIGINT) -> tuple[
         (["study", "arm", "--speed", "0"], 2, "--speed is 0.0; give a number above 0"),
         (["study", "arm", "--speed", "nan"], 2, "--speed is nan"),
         (["study", "arm", "--port", "70000"], 2, "--port is 70000"),
-        (["study", "arm", "--token", "x"], 2, "--token must be 8 to 200 letters"),
+        (["study", "arm", "--token-file", "absent"], 6, "--token-file absent cannot be read"),
         (["study", "arm", "--plant", "bullet"], 2, "--plant is 'bullet'"),
         (["replay", "arm4", "absent.csv", *START], 6, "absent.csv"),
         (["replay", "absent.urdf", "absent.csv"], 6, "neither a file nor a robot"),
@@ -194,10 +194,11 @@ def test_a_log_is_played_from_the_command_line(tmp_path: Path) -> None:
     assert "log.csv: 600 samples" in said
 
 
-def test_listen_prints_where_to_send_to() -> None:
+def test_listen_prints_where_to_send_to(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("my-own-token")
     robot = th.load(robots.path("arm4"))
     t, q, dq, tau = cases.samples(robot, 1.0, 100.0)
-    with running("listen", "arm4", "--token", "my-own-token", "--quiet", *START) as (
+    with running("listen", "arm4", "--token-file", tmp_path / "token", "--quiet", *START) as (
         process,
         lines,
     ):
@@ -212,3 +213,29 @@ def test_listen_prints_where_to_send_to() -> None:
         time.sleep(0.2)
         code, said = ended(process)
     assert (code, said) == (0, "")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="process groups are POSIX")
+def test_ctrl_c_of_a_terminal_ends_all_processes_without_last_words() -> None:
+    """A terminal sends it to every process of the group: the page's, the loop's, the solver's."""
+    process = subprocess.Popen(
+        command("listen", "arm4", *START),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+        start_new_session=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert "token=" in process.stdout.readline()
+        time.sleep(2.0)  # for the solver's process to be there
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=60.0)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate(timeout=10.0)
+    assert process.returncode == 0, said
+    assert "Traceback" not in said
+    assert "KeyboardInterrupt" not in said

@@ -12,6 +12,7 @@ import struct
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 import thetahat as th
-from thetahat.errors import UsageError
+from thetahat.errors import StorageError, UsageError
 from thetahat.live import server as serving
 from thetahat.live.sample_sources import Listen, Settings, Study
 from thetahat.live.security import Guard, new_token
@@ -386,7 +387,8 @@ def trickle(connection: socket.socket, seconds: float) -> None:
 
 def test_who_is_slow_is_let_go(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a request, byte by byte; and an answer that is asked for and never read."""
-    monkeypatch.setattr(serving, "PATIENCE", 0.4)
+    monkeypatch.setattr(serving, "REQUEST", 0.4)
+    monkeypatch.setattr(serving, "LOOK", 0.2)
     monkeypatch.setattr(serving, "ANSWER", 1.0)
     address = ("127.0.0.1", server.port)
     with socket.create_connection(address, timeout=10.0) as slow, pytest.raises(ConnectionError):
@@ -412,6 +414,53 @@ def test_who_is_slow_is_let_go(server: Server, monkeypatch: pytest.MonkeyPatch) 
             patience=10.0,
         )
     assert get(server, "/")[0] == 200
+
+
+def test_connections_that_ask_for_nothing_lock_nobody_out(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The oldest of too many gives way, and all are gone within 5 s."""
+    monkeypatch.setattr(serving, "CONNECTIONS", 20)
+    assert serving.REQUEST + serving.LOOK < 5.0
+    with ExitStack() as stack:
+        half_open = []
+        for _ in range(60):
+            each = stack.enter_context(
+                socket.create_connection(("127.0.0.1", server.port), timeout=10.0)
+            )
+            each.sendall(b"GET / HTTP/1.1\r\nHos")
+            half_open.append(each)
+        begun = time.monotonic()
+        assert get(server, "/")[0] == 200
+        assert time.monotonic() - begun < serving.REQUEST, "not because the others had ended"
+        until(
+            lambda: (
+                not any(
+                    isinstance(each, BoundedHttp)
+                    for each in list(server._server.server_state.connections)
+                )
+            ),
+            "no connection is left",
+            patience=20.0,
+        )
+        for each in half_open:
+            with suppress(ConnectionError):
+                assert each.recv(1) == b""
+
+
+def test_downloads_that_are_broken_off_leave_no_word(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    abort = struct.pack("ii", 1, 0)  # a reset instead of an orderly end
+    request = f"GET /plotly.min.js?token={TOKEN} HTTP/1.1\r\nHost: {server.name}\r\n\r\n"
+    with caplog.at_level("WARNING", logger="asyncio"):
+        for _ in range(30):
+            with socket.create_connection(("127.0.0.1", server.port), timeout=10.0) as each:
+                each.sendall(request.encode())
+                each.recv(100)
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, abort)
+        assert get(server, "/")[0] == 200
+    assert not caplog.records
 
 
 def test_names_are_data_and_nothing_else(tmp_path: Path) -> None:
@@ -495,13 +544,26 @@ def test_a_server_knows_its_own_names_alone() -> None:
         assert not remote.known_host([host])
 
 
-def test_tokens_are_long_and_never_the_same() -> None:
+def test_tokens_are_long_and_never_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("THETAHAT_TOKEN", raising=False)
     assert len({new_token() for _ in range(100)}) == 100
     assert len(new_token()) >= 22
-    assert new_token("chosen-by-me") == "chosen-by-me"
+    file = tmp_path / "token"
+    file.write_text("chosen-by-me\n")
+    assert new_token(str(file)) == "chosen-by-me"
+    monkeypatch.setenv("THETAHAT_TOKEN", "from-the-environment")
+    assert new_token() == "from-the-environment"
+    assert new_token(str(file)) == "chosen-by-me"
     for bad in ("short", "with space in it", "ü" * 20, "a" * 300, "semi;colon;here"):
-        with pytest.raises(UsageError, match="8 to 200 letters"):
-            new_token(bad)
+        file.write_text(bad)
+        monkeypatch.setenv("THETAHAT_TOKEN", bad)
+        for given in (None, str(file)):
+            with pytest.raises(UsageError, match="8 to 200 letters"):
+                new_token(given)
+    with pytest.raises(StorageError, match="--token-file"):
+        new_token(str(tmp_path / "absent"))
 
 
 def test_other_machines_see_nothing_unless_that_is_asked_for() -> None:

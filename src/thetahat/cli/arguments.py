@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -12,6 +13,7 @@ import typer
 
 from thetahat import robots
 from thetahat.errors import StorageError, UsageError, known
+from thetahat.model.io.asset_roots import meshes_allowed_in
 from thetahat.studies import STUDIES
 
 TABLES = (".csv", ".parquet", ".npz")
@@ -30,15 +32,45 @@ def output(text: str, metavar: str, **more: Any) -> Any:
 
 def verb(app: typer.Typer) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Makes a function a verb of `app`; the list of verbs shows the whole first line of its
-    docstring.
+    docstring. One that takes a robot file gets the option `--asset-root`, too.
     """
 
     def add(function: Callable[..., None]) -> Callable[..., None]:
         # Annotations that are text would be compiled several times each before any help is shown.
         function.__annotations__ = get_type_hints(function, include_extras=True)
+        if function.__annotations__.get("robot") == Robot:
+            function = _with_asset_root(function)
         return app.command(short_help=(function.__doc__ or "").partition("\n")[0])(function)
 
     return add
+
+
+def _with_asset_root(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the option that says where else meshes may be read from."""
+    signature = inspect.signature(function)
+    given = [
+        each.replace(annotation=function.__annotations__[name])
+        for name, each in signature.parameters.items()
+    ]
+    added = inspect.Parameter(
+        "asset_root", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=AssetRoot
+    )
+
+    def run(*, asset_root: list[str] | None, **values: Any) -> None:
+        with meshes_allowed_in(asset_root or ()):
+            function(**values)
+
+    return presented(run, function, [*given, added])
+
+
+def presented(
+    run: Callable[..., None], function: Callable[..., None], parameters: list[inspect.Parameter]
+) -> Callable[..., None]:
+    """Return `run` under the name and docstring of a verb's function, with these parameters."""
+    run.__name__, run.__doc__ = function.__name__, function.__doc__
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
 
 
 def _complete_robot(incomplete: str) -> list[str]:
@@ -77,6 +109,13 @@ Quiet = Annotated[
 ]
 FloatingBase = Annotated[
     bool, typer.Option("--floating-base", help="Model the root link as a floating base.")
+]
+AssetRoot = Annotated[
+    list[str] | None,
+    option(
+        "Also read meshes beneath this folder, beside the robot file's own; repeatable.",
+        metavar="DIR",
+    ),
 ]
 Logs = Annotated[
     list[str],

@@ -8,7 +8,7 @@ from dataclasses import Field, fields
 from fractions import Fraction
 from typing import Annotated, Any
 
-from thetahat.cli.arguments import option
+from thetahat.cli.arguments import option, presented
 from thetahat.errors import UsageError
 from thetahat.pipeline.setting_error import SettingError
 from thetahat.pipeline.settings import IdentifySettings, outside_span
@@ -63,10 +63,7 @@ def _with_fields(
                     raise UsageError(f"{_flag(each)}{wrong}")
             verb(**given, **{argument: made})
 
-        run.__name__, run.__doc__ = verb.__name__, verb.__doc__
-        run.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
-        run.__annotations__ = {each.name: each.annotation for each in (*own, *added)}
-        return run
+        return presented(run, verb, [*own, *added])
 
     return decorate
 

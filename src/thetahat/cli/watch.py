@@ -59,8 +59,11 @@ class PageOptions:
         True,
         flags="--open/--no-open",
     )
-    token: str | None = setting(
-        "Access token in the link; default: a new random token.", None, "TEXT"
+    token_file: str | None = setting(
+        "File with the access token of the link; default: that in the environment variable"
+        " THETAHAT_TOKEN, else a new random token.",
+        None,
+        "FILE",
     )
 
 
@@ -219,7 +222,7 @@ def _serve(begin: Callable[[], Session], page: PageOptions, *, json: bool, quiet
     from thetahat.live.security import new_token
     from thetahat.live.server import Server, bind_socket
 
-    secret = new_token(page.token)
+    secret = new_token(page.token_file)
     # before the robot is loaded, which takes longer
     bound = bind_socket(page.host, page.port, allow_remote=page.allow_remote)
     try:
@@ -257,7 +260,7 @@ def watched(run: ControlRun, page: PageOptions) -> ControlResult:
     from thetahat.live.server import Server, bind_socket
     from thetahat.live.session import Session
 
-    secret = new_token(page.token)
+    secret = new_token(page.token_file)
     bound = bind_socket(page.host, page.port, allow_remote=page.allow_remote)
     over = threading.Event()
     before = {

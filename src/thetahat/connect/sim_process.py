@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from thetahat.child_process import spared_interrupts
 from thetahat.connect import sim_server
 from thetahat.connect.connection import RobotState, checked_command
 from thetahat.connect.sim_server import SimulationSetup
@@ -35,7 +36,8 @@ class SimulatorProcess:
         self.process = context.Process(
             target=sim_server.serve, args=(setup, self.path, theirs), daemon=True
         )
-        self.process.start()
+        with spared_interrupts():  # it is for the client, who brings the robot to rest
+            self.process.start()
         theirs.close()
         try:
             if not self._pipe.poll(STARTING):

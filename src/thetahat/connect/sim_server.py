@@ -98,10 +98,6 @@ def serve(
     setup: SimulationSetup, path: str, owner: multiprocessing.connection.Connection | None
 ) -> None:
     """Be the robot until the owner says so or is gone; the owner is told when it can be used."""
-    import signal
-
-    # Ctrl-C is for the client, who brings the robot to rest; brakes need nobody
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         try:
             robot = setup.simulated()

@@ -14,6 +14,7 @@ import numpy as np
 from thetahat.data.audit_windows import Windows
 from thetahat.data.columns import ColumnMap
 from thetahat.data.joint_torques import ENOUGH, joint_torques
+from thetahat.data.log_hypotheses import check_gravity, check_hypotheses
 from thetahat.data.torque_scale import common_factor, dead_torques, scale_findings, torque_scales
 from thetahat.data.torque_signs import TorqueHypotheses, check_signs
 from thetahat.data.types import Finding, Mask
@@ -65,6 +66,12 @@ def check_against_model(
     common = common_factor(scales)
     scaled = {v: joint.divided(factors.get(v, common)) for v, joint in living.items()}
     signs, flipped = check_signs(robot, columns, windows, scaled, keep=keep, rows=rows)
+    if not flipped and common == 1.0:
+        mistake = check_hypotheses(robot, columns, windows, sorted(living), rows=rows)
+        if mistake is None and not factors:
+            mistake = check_gravity(robot, living, rows=rows)
+        if mistake is not None:  # scales and signs that were found are its consequences
+            return [*dead, mistake], masks
     return [*findings, *signs], [*masks, *flipped]
 
 

@@ -61,9 +61,10 @@ def check_signs(
             "sign",
             names[v],
             (0, rows),
-            f"joint {names[v]!r}: {fits[v].evidence}, so the sign of its torque seems flipped; its"
-            " torques are used as logged: multiply the column by −1 if so, or leave the joint out"
-            " with --joints",
+            f"joint {names[v]!r}: {fits[v].evidence}, so the sign of its torque (or of its"
+            " position) seems flipped;"
+            " its torques are used as logged: multiply the column by −1 if so, or leave the joint"
+            " out with --joints",
         )
         for v in sorted(flipped)
     ]

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from thetahat.child_process import spared_interrupts
 from thetahat.engine.multi_log import Failure
 from thetahat.errors import MissingExtra, StorageError, ThetahatError, UsageError
 
@@ -291,7 +292,7 @@ class DaskWorkers(Workers):
         self._settings.enter_context(
             dask.config.set({"distributed.deploy.lost-worker-timeout": f"{NO_WORKERS:g}s"})
         )
-        with dask.config.set(quiet), _silence():
+        with dask.config.set(quiet), _silence(), spared_interrupts():
             try:
                 cluster = distributed.LocalCluster(
                     protocol="tls://",

@@ -8,9 +8,7 @@ over a socket that never blocks it.
 from __future__ import annotations
 
 import multiprocessing
-import os
 import pickle
-import signal
 import socket
 import struct
 import threading
@@ -18,11 +16,11 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing import connection
 from typing import Any
 
 import numpy as np
 
+from thetahat.child_process import end_with_parent, spared_interrupts
 from thetahat.control.model_switch import ModelSwitch
 from thetahat.errors import ThetahatError, UsageError
 from thetahat.live.downloads import Snapshot
@@ -175,21 +173,6 @@ class SampleLoop:
 # -- a process of its own --------------------------------------------------------------------------
 
 
-def end_with_parent() -> None:
-    """End this process when the one that started it is gone."""
-    parent = multiprocessing.parent_process()
-    if parent is None:
-        return
-
-    def watch(sentinel: int) -> None:
-        while not connection.wait([sentinel], timeout=60.0):
-            pass
-        os._exit(1)
-
-    name, sentinel = "thetahat-orphan", parent.sentinel
-    threading.Thread(target=watch, args=(sentinel,), name=name, daemon=True).start()
-
-
 class PacketSender:
     """The loop's end of the socket: collects results and sends them some fifty times a second.
 
@@ -282,7 +265,6 @@ class PacketSender:
 
 def _run_loop(end: socket.socket, factory: Callable[[], Source], speed: float) -> None:
     """Make the source, send what it is, and run it, in the loop's process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the page, which then ends this
     end_with_parent()
     first: RunInfo | ThetahatError
     source: Source | None = None
@@ -317,7 +299,8 @@ class LoopProcess:
         self.process = context.Process(
             target=_run_loop, args=(other, factory, speed), name="thetahat-loop", daemon=True
         )
-        self.process.start()
+        with spared_interrupts():  # Ctrl-C is for the page, which then ends this
+            self.process.start()
         other.close()
         self._socket.settimeout(START_TIMEOUT)
         first = self._packet()

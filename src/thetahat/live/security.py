@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import os
 import re
 import secrets
 import socket
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
-from thetahat.errors import UsageError
+from thetahat.errors import StorageError, UsageError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -26,6 +28,8 @@ LONGEST_QUERY, HEAD = 2048, 16_384  # bytes of an address after the ?, and of al
 LENGTH = re.compile(r"0*[0-9]{1,9}", re.ASCII)
 HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?")
 TOKEN = re.compile(r"[A-Za-z0-9_-]{8,200}")
+TOKEN_VARIABLE = "THETAHAT_TOKEN"
+MOST_OF_A_TOKEN = 1000  # bytes that are read of a file
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self';"
     " img-src 'self' data: blob:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
@@ -50,13 +54,28 @@ ANY = {
 }
 
 
-def new_token(given: str | None = None) -> str:
-    """Return the token given, or 128 random bits."""
-    if given is None:
+def new_token(file: str | None = None) -> str:
+    """Return the token in a file, else that in the environment, else 128 random bits.
+
+    None stands on the command line, which every user of the machine can read.
+    """
+    if file is not None:
+        try:
+            with Path(file).open("rb") as opened:
+                given = opened.read(MOST_OF_A_TOKEN).decode("ascii", "replace").strip()
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise StorageError(
+                f"--token-file {file} cannot be read ({reason}); write the token to it"
+            ) from None
+    elif TOKEN_VARIABLE in os.environ:
+        given = os.environ[TOKEN_VARIABLE]
+    else:
         return secrets.token_urlsafe(16)
     if not TOKEN.fullmatch(given):
+        where = TOKEN_VARIABLE if file is None else f"--token-file {file}"
         raise UsageError(
-            "--token must be 8 to 200 letters, digits, - or _; leave it out for a random one"
+            f"{where}: a token has 8 to 200 letters, digits, - or _; leave it out for a random one"
         )
     return given
 

@@ -49,12 +49,15 @@ PIECE = 65_536  # bytes of an answer that are sent at once: a slow reader holds 
 # bytes that the kernel keeps of what a reader did not take yet (Linux doubles it); the default is
 # some megabytes
 SEND_BUFFER = 65_536
-PATIENCE = 10.0  # [s] for a request to be complete, and for a viewer to take a message
+PATIENCE = 10.0  # [s] for a viewer to take a message
+REQUEST = 3.0  # [s] for a request to be complete
+LOOK = 1.0  # [s] between two looks at a connection
 ANSWER = 60.0  # [s] for an answer to be taken, once there is one
 # [s] for there to be one: longer than a download takes, so that its own refusal gets through
 MAKING = DOWNLOAD_PATIENCE + 30.0
 CLOSING = 1.0  # [s] for what is still to be sent when a WebSocket's work is done
 CONNECTIONS = 400
+BACKLOG = 128  # connections that may wait to be taken
 ERRORS = 64  # answers to bad frames that may wait for their sender
 SILENT = 2.0  # [s] after which another sender of joint states may take over
 GOING_AWAY, POLICY_VIOLATION, TRY_AGAIN_LATER = 1001, 1008, 1013  # close codes of a WebSocket
@@ -76,14 +79,15 @@ TEXT = "text/plain"
 class BoundedHttp(H11Protocol):
     """HTTP that ends connections whose requests, or whose readers, take too long."""
 
+    _closing = False
+
     def connection_made(self, transport: Any) -> None:
         """Begin to watch."""
         super().connection_made(transport)
-        self._seen: tuple[object, float] = (None, self.loop.time())
+        self._since: tuple[object, float] = (self._state, self.loop.time())
         if len(self.connections) > CONNECTIONS:
-            transport.abort()
-            return
-        self._watchdog = self.loop.call_later(PATIENCE, self._check)
+            self._make_room()
+        self._watchdog = self.loop.call_later(LOOK, self._check)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop watching."""
@@ -96,19 +100,37 @@ class BoundedHttp(H11Protocol):
         self._watchdog.cancel()
         super().handle_websocket_upgrade(event)
 
+    @property
+    def _state(self) -> tuple[object, bool, bool]:
+        """The request that is answered, whether one is, and whether the answer has begun."""
+        cycle = self.cycle
+        busy = cycle is not None and not cycle.response_complete
+        return cycle, busy, bool(busy and cycle.response_started)
+
+    def _make_room(self) -> None:
+        """Abort the connection that has been without a request for longest, so that connections
+        that ask for nothing lock nobody out; this one, where all are at work.
+        """
+        waiting = [
+            each
+            for each in self.connections
+            if isinstance(each, BoundedHttp) and not each._state[1] and not each._closing
+        ]
+        oldest = min(waiting, key=lambda each: each._since[1], default=self)
+        oldest._closing = True
+        oldest.transport.abort()
+
     def _check(self) -> None:
         """Abort where the same request, or the same silence, goes on for too long."""
-        now, cycle, limit = self.loop.time(), self.cycle, PATIENCE
-        busy = cycle is not None and not cycle.response_complete
-        if busy:
-            limit = ANSWER if cycle.response_started else MAKING
-        state = (cycle, busy, busy and cycle.response_started)
-        if state != self._seen[0]:
-            self._seen = (state, now)
-        elif now - self._seen[1] >= limit:
+        now, state = self.loop.time(), self._state
+        _, busy, started = state
+        limit = (ANSWER if started else MAKING) if busy else REQUEST
+        if state != self._since[0]:
+            self._since = (state, now)
+        elif now - self._since[1] >= limit:
             self.transport.abort()
             return
-        self._watchdog = self.loop.call_later(PATIENCE / 2.0, self._check)
+        self._watchdog = self.loop.call_later(LOOK, self._check)
 
 
 class BoundedWebSocket(WebSocketsSansIOProtocol):
@@ -169,7 +191,7 @@ def bind_socket(host: str, port: int, *, allow_remote: bool = False) -> socket.s
             f"{host} port {port} cannot be listened on: {error.strerror}; give another --host or"
             " --port"
         ) from None
-    bound.listen(128)
+    bound.listen(BACKLOG)
     return bound
 
 
@@ -316,7 +338,7 @@ def _config(application: Guard) -> uvicorn.Config:
         server_header=False,
         proxy_headers=False,
         h11_max_incomplete_event_size=HEADERS,
-        limit_concurrency=CONNECTIONS,
+        limit_concurrency=CONNECTIONS + BACKLOG,
         timeout_keep_alive=5,
         timeout_graceful_shutdown=2,
     )
@@ -341,6 +363,7 @@ def _in_pieces(content: bytes, kind: str, headers: dict[str, str]) -> Response:
         view = memoryview(content)
         for begin in range(0, len(content), PIECE):
             yield bytes(view[begin : begin + PIECE])
+            await asyncio.sleep(0.0)  # a reader who left is noticed before more is written to it
 
     headers = {**headers, "content-length": str(len(content))}
     return StreamingResponse(pieces(), media_type=kind, headers=headers)

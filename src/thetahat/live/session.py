@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 import sys
 import threading
 import time
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+from thetahat.child_process import end_with_parent, spared_interrupts
 from thetahat.errors import NotIdentifiable, ThetahatError, UsageError, known
 from thetahat.live.downloads import (
     DownloadRequest,
@@ -25,7 +25,7 @@ from thetahat.live.downloads import (
     parameter_table,
 )
 from thetahat.live.publisher import Publisher
-from thetahat.live.sample_loop import LoopProcess, SampleLoop, end_with_parent
+from thetahat.live.sample_loop import LoopProcess, SampleLoop
 from thetahat.live.sample_sources import Source
 from thetahat.live.shared_state import RunInfo, SharedState
 from thetahat.live.viewers import COMMANDS
@@ -66,7 +66,8 @@ class Worker:
                         1, mp_context=context, initializer=_start_worker, initargs=self._robots
                     )
                 try:
-                    return self._executor.submit(_run, work, argument)
+                    with spared_interrupts():  # Ctrl-C is for the page, which then ends this
+                        return self._executor.submit(_run, work, argument)
                 except BrokenProcessPool:
                     self._executor = None
         failed: Future[Result] = Future()
@@ -89,7 +90,6 @@ _robots: list[Robot] = []  # of the worker process
 
 
 def _start_worker(robot: Robot, nominal: Robot) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the page, which then ends this
     end_with_parent()
     with suppress(OSError, AttributeError):
         os.nice(NICENESS)

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from thetahat.child_process import end_with_parent, spared_interrupts
 from thetahat.identification.information import Information
 from thetahat.model.robot import Robot
 from thetahat.online.config import SolverConfig
@@ -63,7 +64,7 @@ class BackgroundSolver:
             initargs=(plain(self._robot),),
         )
         # an interpreter takes seconds to start, which no task should have to wait for
-        with _without_main():
+        with _without_main(), spared_interrupts():
             self._warm = executor.submit(_stack)
         return executor
 
@@ -181,6 +182,7 @@ _worker: dict[str, Robot] = {}
 
 
 def _begin(robot: Robot) -> None:
+    end_with_parent()
     _worker["robot"] = robot
 
 

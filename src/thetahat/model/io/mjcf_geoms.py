@@ -209,7 +209,9 @@ def _vertices(mesh: _Mesh, compiler: dict[str, str], folder: MeshFolder) -> np.n
             file = PurePosixPath(file).name
         directory = (compiler.get("meshdir") or compiler.get("assetdir") or "").replace("\\", "/")
         name = str(PurePosixPath(directory) / file)
-        read = folder.vertices(name, f"line {mesh.element.line}")
+        # beside the file that names it, as MuJoCo does where the folder of meshes has none
+        beside = (mesh.element.source.parent.resolve(), file)
+        read = folder.vertices(name, f"line {mesh.element.line}", beside)
         if read is None:
             return None
         vertices = read

@@ -8,6 +8,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from thetahat.errors import MalformedInput, RefusedForSafety
+from thetahat.model.io.asset_roots import asset_roots
 from thetahat.model.io.xml_reader import (
     MAX_ELEMENTS,
     Document,
@@ -56,17 +57,20 @@ class Folder:
         """
         return (self.path / self.main.name,)
 
-    def find(self, element: Element, bases: list[Path], what: str) -> Path | None:
+    def find(
+        self, element: Element, bases: list[Path], what: str, allowed: tuple[Path, ...] = ()
+    ) -> Path | None:
         """The file an element names, from the first of the bases that has it; None where there is
-        none. Refuses to leave the folder.
+        none. Refuses to leave the folder and those that are allowed beside it.
         """
         name = required(element, "file").strip().replace("\\", "/")
         for base in bases:
             path = resolved(base / name, element)
-            if not path.is_relative_to(self.path):
+            if not any(path.is_relative_to(root) for root in (self.path, *allowed)):
+                also = " or allow its folder with --asset-root" if what == "mesh" else ""
                 raise RefusedForSafety(
                     f"{element.place}: {what} {shown(name)} leaves the folder of"
-                    f" {label(self.main)}; copy it into that folder"
+                    f" {label(self.main)}; copy it into that folder{also}"
                 )
             if path in self.unsaved or path.is_file():
                 return path
@@ -98,9 +102,11 @@ class Folder:
             path,
         )
 
-    def mesh(self, element: Element, directory: Path) -> tuple[bytes, str] | None:
-        """Content and suffix of the mesh file that an element names; None where there is none."""
-        path = self.find(element, [directory], "mesh")
+    def mesh(self, element: Element, directories: list[Path]) -> tuple[bytes, str] | None:
+        """Content and suffix of the mesh file that an element names, from the first of the
+        directories that has it; None where there is none.
+        """
+        path = self.find(element, directories, "mesh", allowed=asset_roots())
         if path is None:
             return None
         try:

@@ -200,7 +200,9 @@ class _Model:
         directory = (self.compiler.get("meshdir") or self.compiler.get("assetdir") or "").replace(
             "\\", "/"
         )
-        mesh = self.source.folder.mesh(element, self.base / directory)
+        mesh = self.source.folder.mesh(
+            element, [self.base / directory, element.source.parent.resolve()]
+        )
         if mesh is None:
             body = next(parent for parent in ancestors(geom) if parent.tag == "body")
             where = str(PurePosixPath(directory) / element.attrib["file"])
