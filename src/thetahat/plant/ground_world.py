@@ -173,7 +173,7 @@ class GroundWorld:
         self._push, self._damping = push, damping
 
     def advance(self) -> np.ndarray:
-        """Let the time of the last `command` pass; return the torque of the drives meanwhile, (nv,).
+        """Let the time of the last `command` pass; return the drives' torque meanwhile, (nv,).
 
         `wrenches` and `imu` then say what acted on the robot at its beginning.
         """

@@ -51,7 +51,7 @@ class StandingMotion:
         """Return the motion at other moments; it stands still before its beginning and after its
         end.
         """
-        return _splined(robot, self.t, self.q, np.clip(t, self.t[0], self.t[-1]))
+        return motion_through(robot, self.t, self.q, np.clip(t, self.t[0], self.t[-1]))
 
 
 def stand(robot: Robot) -> np.ndarray:
@@ -140,15 +140,21 @@ def sway(
             f"the legs of {robot.name!r} do not reach: a foot would move by {error:.2g} m; give a"
             " smaller --sway"
         )
-    return _splined(robot, t, q, t)
+    return motion_through(robot, t, q)
 
 
-def _splined(robot: Robot, knots: np.ndarray, q: np.ndarray, t: np.ndarray) -> StandingMotion:
-    """A motion through configurations at knots (quintic splines), at times inside."""
+def motion_through(
+    robot: Robot, knots: np.ndarray, q: np.ndarray, t: np.ndarray | None = None
+) -> StandingMotion:
+    """Return the motion through configurations at knots (quintic splines), at times inside; at the
+    knots themselves where none are given.
+    """
+    t = knots if t is None else t
     spline = make_interp_spline(knots, continuous_quaternions(robot, q, None), k=5)
-    first, second = spline.derivative(1), spline.derivative(2)
     at = spline(t)
-    dq, ddq = velocities_and_accelerations(robot, at, first(t), second(t))
+    dq, ddq = velocities_and_accelerations(
+        robot, at, spline.derivative(1)(t), spline.derivative(2)(t)
+    )
     return StandingMotion(t, normalize_quaternions(robot, at), dq, ddq)
 
 
@@ -156,17 +162,32 @@ def feedforward(robot: Robot, motion: StandingMotion) -> np.ndarray:
     """Return joint torques, (n, nv), zero for the base, by which the feet carry a motion with the
     least forces.
     """
+    return carried_motion(robot, motion)[0]
+
+
+def carried_motion(robot: Robot, motion: StandingMotion) -> tuple[np.ndarray, np.ndarray]:
+    """Return these torques, (n, nv), and what the ground exerts on the feet, (n, feet, 6): force
+    and couple about the link's origin, in its axes.
+    """
     ground = ground_of(robot)
     assert ground is not None
-    out = rigid_body.inverse_dynamics(robot, motion.q, motion.dq, motion.ddq)
+    tau = rigid_body.inverse_dynamics(robot, motion.q, motion.dq, motion.ddq)
     base = list(base_dofs(robot))
-    for first in range(0, len(out), CHUNK):
+    wrenches = np.zeros((len(tau), len(ground.feet), 6))
+    for first in range(0, len(tau), CHUNK):
         rows = slice(first, first + CHUNK)
         J = _contact_jacobian(robot, motion.q[rows], ground.feet)
-        force = np.linalg.pinv(np.swapaxes(J[:, :, base], 1, 2)) @ out[rows][:, base, None]
-        out[rows] -= (np.swapaxes(J, 1, 2) @ force)[..., 0]
-    out[:, base] = 0.0
-    return np.asarray(out)
+        force = (np.linalg.pinv(np.swapaxes(J[:, :, base], 1, 2)) @ tau[rows][:, base, None])[
+            ..., 0
+        ]
+        tau[rows] -= (np.swapaxes(J, 1, 2) @ force[..., None])[..., 0]
+        at = 0
+        for k, foot in enumerate(ground.feet):
+            own = force[:, at : at + foot.size]
+            wrenches[rows, k, :3], at = own[:, -3:], at + foot.size
+            wrenches[rows, k, 3:] = own[:, :3] if foot.flat else 0.0
+    tau[:, base] = 0.0
+    return np.asarray(tau), wrenches
 
 
 def feet_in_place(

@@ -50,6 +50,15 @@ class StandingRecording:
     wrenches: np.ndarray  # (n, feet, 6) force and couple on each foot, in its axes
     wanted: np.ndarray  # (n, nq) the motion that was followed
 
+    def without_wrenches(self, leave_out: bool = True) -> StandingRecording:
+        """Return the recording of a robot without force sensors: flags of contact alone."""
+        kept = {
+            name: column
+            for name, column in self.columns.items()
+            if not (leave_out and name.startswith("wrench."))
+        }
+        return replace(self, columns=kept)
+
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the columns to .csv, .parquet or .npz."""
         return write_table(path, list(self.columns), list(self.columns.values()))
