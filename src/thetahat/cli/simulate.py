@@ -159,8 +159,9 @@ def simulate(
             assert motion_file is not None
             played = _simulate(nominal, simulated, motion_file, engine, options, progress)
             played.save(target)
-            about = {"engine": engine, "file": target}
-            data = describe(simulated, played, options, **about, warnings=warnings)
+            data = describe(
+                simulated, played, options, engine=engine, file=target, warnings=warnings
+            )
     emit(as_text(data) if json else _text(data, time.monotonic() - began))
 
 

@@ -123,7 +123,7 @@ def drives_of(robot: Robot, q: np.ndarray, limits: np.ndarray | None) -> Drives:
     height = max(abs(float(q[2])), 0.1)
     legs = leg_joints(robot)
     own = np.diag(rigid_body.mass_matrix(robot, q))
-    body = robot.mass * height**2 / max(np.count_nonzero(legs), 1)
+    body = robot.mass * height**2 / max(int(np.count_nonzero(legs)), 1)
     stiffness = np.where(legs, weight * height, QUICK**2 * own)
     damping = 2.0 * DAMPING * np.sqrt(stiffness * np.where(legs, np.maximum(own, body), own))
     return Drives(stiffness, damping, limits)
