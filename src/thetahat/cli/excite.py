@@ -270,6 +270,11 @@ def _sway(
     from thetahat.plant.standing_files import save_standing
 
     began = time.monotonic()
+    if options.link is not None or options.after is not None or options.joints is not None:
+        raise UsageError(
+            "--floating-base designs a sway of all joints for the robot itself; leave out --for"
+            " payload, --after and --joints"
+        )
     arguments.table_file(str(target), "--out", keep=[file])
     rate = STANDING_RATE if options.rate is None else options.rate
     with collect_warnings(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:

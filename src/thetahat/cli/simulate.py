@@ -180,8 +180,6 @@ def _loaded(file: Path, settings: IdentifySettings, floating: FloatingOptions) -
 
     if floating.floating_base:
         return floating_robot(file, settings.gravity, floating.contacts)
-    if floating.contacts is not None:
-        raise UsageError("--contacts needs --floating-base: a fixed base stands on no feet")
     return load(file, gravity=settings.gravity)
 
 

@@ -36,6 +36,10 @@ class FloatingOptions:
         "LINK,LINK,…",
     )
 
+    def __post_init__(self) -> None:
+        if self.contacts is not None and not self.floating_base:
+            raise UsageError("--contacts needs --floating-base: a fixed base stands on no feet")
+
 
 @dataclass(frozen=True, kw_only=True)
 class StandingOptions:
