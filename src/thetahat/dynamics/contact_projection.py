@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from thetahat.dynamics import rigid_body
+from thetahat.dynamics import batch, rigid_body
 from thetahat.dynamics.link_forces import link_jacobian
 from thetahat.errors import UsageError
 from thetahat.model.floating_base import ground_of
@@ -43,12 +43,28 @@ class ContactProjection:
         white *= np.where(self.scale > 0.0, self.deviations, 0.0)[..., None]
         return np.asarray(white[..., 0] if plain else white)
 
-    def matrix(self, dofs: np.ndarray) -> np.ndarray:
-        """Return σ P/σ between degrees of freedom that mix with no others, (dofs², n)."""
-        U, scale = self.basis[:, dofs], self.scale[:, dofs]
-        left = np.eye(len(dofs)) - U @ np.swapaxes(U, 1, 2)
-        left *= np.where(scale > 0.0, self.deviations[dofs], 0.0)[:, :, None] * scale[:, None]
-        return np.asarray(left.reshape(len(U), -1).T)
+    def take_out(self, rows: np.ndarray, starts: np.ndarray, mixed: np.ndarray) -> np.ndarray:
+        """Return rows without what contact forces may add to them, (columns of all joints, n).
+
+        rows: joint v's are those from starts[v] on, one per column, and those of `mixed` joints
+            have the same columns. Rows of torques that are not measured vanish.
+        """
+        count, lanes = rows.shape[1], -(-rows.shape[1] // batch.WIDTH) * batch.WIDTH
+        if lanes > count or not rows.flags.c_contiguous:
+            rows = np.concatenate([rows, np.zeros((len(rows), lanes - count))], axis=1)
+        U, scale = self.basis[:, mixed], self.scale[:, mixed]
+        left = np.eye(len(mixed)) - U @ np.swapaxes(U, 1, 2)
+        left *= self.deviations[mixed][:, None] * scale[:, None]
+        matrix = np.zeros((len(mixed) ** 2, lanes))
+        matrix[:, :count] = left.reshape(len(U), -1).T
+        columns = int(starts[mixed[0] + 1] - starts[mixed[0]])
+        scratch = np.empty((len(mixed), batch.WIDTH))
+        batch.kernels().row_mixing.mix_rows(matrix, rows, starts[mixed], columns, scratch)
+        rows = rows[:, :count]
+        for v, known in enumerate((self.scale > 0.0).T):
+            if not known.all():
+                rows[starts[v] : starts[v + 1]] *= known
+        return rows
 
     @property
     def shares(self) -> np.ndarray:

@@ -12,11 +12,7 @@ from thetahat.data.regressor_form import Windows
 from thetahat.data.samples import Samples
 from thetahat.data.window_batches import WindowBatch
 from thetahat.dynamics import batch
-from thetahat.dynamics.contact_projection import (
-    ContactProjection,
-    eliminates_forces,
-    mixed_dofs,
-)
+from thetahat.dynamics.contact_projection import eliminates_forces, mixed_dofs
 from thetahat.errors import UsageError
 from thetahat.identification import factor as f
 from thetahat.identification.fold_plan import FoldPlan, FoldRows, drive_and_torque, load_of
@@ -98,7 +94,6 @@ class _ProjectedFold:
     def __init__(self, plan: FoldPlan) -> None:
         self._plan, self._workspace = plan, batch.Workspace(plan.robot.tree)
         self._mixed = mixed_dofs(plan.robot)
-        self._others = np.setdiff1d(np.arange(plan.robot.nv), self._mixed)
         self._kernels = batch.kernels()
         tile = min(PROJECTED_TILE, PROJECTED_ENTRIES // int(plan.starts[-1]))
         self.tile = max(1, tile // batch.WIDTH) * batch.WIDTH
@@ -114,28 +109,17 @@ class _ProjectedFold:
         q, dq, ddq = batch.check_state(plan.robot, samples.q, samples.dq, samples.ddq)
         tau = np.ascontiguousarray(samples.tau)
         own = FoldRows(q, dq, ddq, tau, np.empty((0, 0)), direction)
-        rows = _padded_columns(plan, self._workspace, own)
         projection = contacts_of(plan.robot, samples)
         assert projection is not None
-        self._mix(projection, rows)
-        shares, known = projection.shares, projection.scale > 0.0
+        columns = _all_columns(plan, self._workspace, own)
+        rows, shares = projection.take_out(columns, plan.starts, self._mixed), projection.shares
         if weights is None:
-            weights = known.astype(float)
+            weights = np.ones((len(samples), plan.robot.nv))
         else:
-            weights = weights * known
             shares = shares * (weights > 0.0)
         for v, (first, stop) in enumerate(itertools.pairwise(plan.starts)):
-            self._absorb(v, rows[first:stop, : len(samples)], weights[:, v])
+            self._absorb(v, rows[first:stop], weights[:, v])
         return np.asarray(shares.sum(axis=0))
-
-    def _mix(self, projection: ContactProjection, rows: np.ndarray) -> None:
-        """Take contact forces out of the rows of base and legs, which have the same columns."""
-        kernel, mixed, starts = self._kernels.row_mixing, self._mixed, self._plan.starts
-        matrix = np.zeros((len(mixed) ** 2, rows.shape[1]))
-        matrix[:, : len(projection.basis)] = projection.matrix(mixed)
-        columns = int(starts[mixed[0] + 1] - starts[mixed[0]])
-        scratch = np.empty((len(mixed), batch.WIDTH))
-        kernel.mix_rows(matrix, rows, starts[mixed], columns, scratch)
 
     def _absorb(self, v: int, rows: np.ndarray, weights: np.ndarray) -> None:
         """Fold rows of one degree of freedom, (columns, samples)."""
@@ -242,11 +226,6 @@ def _fold_pairs(
 
 def _all_columns(plan: FoldPlan, workspace: batch.Workspace, rows: FoldRows) -> np.ndarray:
     """Base columns, drive columns and torque of every joint, (rows of the plan, samples)."""
-    return _padded_columns(plan, workspace, rows)[:, : len(rows.q)]
-
-
-def _padded_columns(plan: FoldPlan, workspace: batch.Workspace, rows: FoldRows) -> np.ndarray:
-    """The same with samples to spare, up to whole tiles."""
     robot, count = plan.robot, len(rows.q)
     out = np.zeros((plan.starts[-1], -(-count // batch.WIDTH) * batch.WIDTH))
     batch.kernels().fold.base_columns(
@@ -262,5 +241,6 @@ def _padded_columns(plan: FoldPlan, workspace: batch.Workspace, rows: FoldRows) 
         out,
         0,
     )
-    out[plan.extra_rows, :count] = drive_and_torque(plan, rows)
+    out = out[:, :count]
+    out[plan.extra_rows] = drive_and_torque(plan, rows)
     return out
