@@ -22,7 +22,7 @@ import json
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +50,7 @@ FILES = {
 SPREAD = 0.25  # by which bodies differ from their file
 RATE, SECONDS = 500.0, 30.0  # [Hz] and [s] of a log
 HELD_OUT = 0.3
+QUICK_CUTOFF = 8.0  # [Hz] without tuning
 Z95 = 1.959963984540054
 MASS = {"wrenches": 0.005, "contacts": 0.03}
 COM, R2 = 5.0, {"wrenches": 0.98, "contacts": 0.95}  # [mm]
@@ -98,8 +99,8 @@ def simulated(name: str, seed: int, seconds: float) -> tuple[Robot, Robot, Stand
     return nominal, true, recording
 
 
-def run(name: str, sensors: str, seed: int, seconds: float) -> Run:
-    """Identify one robot from its log."""
+def run(name: str, sensors: str, seed: int, seconds: float, *, quick: bool = False) -> Run:
+    """Identify one robot from its log. quick: without tuning."""
     _, true, recording = simulated(name, seed, seconds)
     left_out = "contact." if sensors == "wrenches" else "wrench."
     table = {key: x for key, x in recording.columns.items() if not key.startswith(left_out)}
@@ -107,6 +108,8 @@ def run(name: str, sensors: str, seed: int, seconds: float) -> Run:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         settings = th.IdentifySettings(floating_base=True, report=False, holdout=HELD_OUT)
+        if quick:
+            settings = replace(settings, tune=False, cutoff=QUICK_CUTOFF)
         robot = th.load(robot_file(name), floating_base=True)
         result = th.identify(robot, table, settings=settings)
     used = time.process_time() - used
@@ -174,6 +177,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="seed")
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=SECONDS)
+    parser.add_argument("--quick", action="store_true", help="no tuning")
     parser.add_argument("--out", type=Path, help="JSON lines to append to")
     given = parser.parse_args()
     kinds = ("wrenches", "contacts") if given.sensors == "both" else (given.sensors,)
@@ -181,7 +185,7 @@ def main() -> None:
     for name in given.robots.split(","):
         for seed in range(given.first, given.first + given.runs):
             for kind in kinds:
-                one = asdict(run(name, kind, seed, given.seconds))
+                one = asdict(run(name, kind, seed, given.seconds, quick=given.quick))
                 done.append(one)
                 print(json.dumps(one), flush=True)
                 if given.out is not None:
