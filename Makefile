@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow coverage golden bench bench-check real trust worlds false-alarms streams planted payloads drives intervals instruments scale docs reference lint lint-types lint-snippets format clean ros2 motor wrist-loads pushes fuzz
+.PHONY: help demo test test-slow coverage golden bench bench-check real trust worlds false-alarms streams planted payloads drives intervals instruments scale docs reference lint lint-types lint-snippets format clean ros2 motor wrist-loads pushes fuzz legged
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,6 +71,9 @@ wrist-loads: $(VENV)/.worlds ## loads that a wrist sensor feels on three simulat
 
 pushes: $(VENV)/.dev ## external torque on real logs: false alarms, and planted pushes found within 50 ms (ARGS="panda ur10 --rate 6")
 	$(BIN)/python -m benchmarks.pushes $(ARGS)
+
+legged: $(VENV)/.dev ## legged robots that stand and sway in MuJoCo: mass, centre of mass, torques, intervals (ARGS="--robots g1 --runs 3")
+	$(BIN)/python -m benchmarks.legged $(ARGS)
 
 intervals: $(VENV)/.dev ## whether 95 % intervals hold: simulated logs identified with defaults (ARGS="--runs 200 --write")
 	$(BIN)/python -m benchmarks.coverage $(ARGS)

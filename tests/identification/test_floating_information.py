@@ -7,9 +7,12 @@ import pytest
 from floating_robots import FEET, floating, random_samples
 
 import thetahat as th
+from thetahat.dynamics.contact_projection import contact_projection
 from thetahat.errors import UsageError
 from thetahat.identification.information import Information
+from thetahat.identification.parameter_columns import full_regressor
 from thetahat.identification.scores import validate
+from thetahat.identification.time_blocks import base_rows, block_of, row_plan
 from thetahat.model.floating_base import with_deviations, with_ground
 
 RECOVERED = 1e-8  # of the largest base parameter
@@ -96,3 +99,38 @@ def test_scores_are_of_what_ground_forces_leave() -> None:
     truth = validate(robot, samples)
     assert truth.r2.min() > 1.0 - 1e-9
     assert validate(robot.with_parameters(1.2 * robot.theta), samples).r2.max() < 0.99
+
+
+@pytest.mark.parametrize("name", ["solo12", "g1"])
+def test_folded_rows_are_those_of_the_dense_projection(name: str) -> None:
+    """Arms keep rows and columns of their own; base and legs are mixed as P says."""
+    robot = with_ground(floating(name), (), FEET[name]).with_drive(viscous=True, armature=True)
+    samples = random_samples(robot, 37, seed=3)
+    information = th.information(robot, samples)
+    assert samples.contact is not None
+    measured = np.ones(samples.tau.shape, dtype=bool)
+    projection = contact_projection(robot, samples.q, samples.contact, measured)
+    dense = full_regressor(robot, samples.q, samples.dq, samples.ddq)
+    columns = dense[..., information.base.independent]
+    left, torque = projection.apply(columns), projection.apply(samples.tau)
+    for v, (positions, R) in enumerate(
+        zip(information.positions, information.factors, strict=True)
+    ):
+        rows = np.column_stack([left[:, v, positions], torque[:, v]])
+        others = np.delete(left[:, v], positions, axis=1)
+        assert np.abs(others).max(initial=0.0) < 1e-12 * np.abs(left).max()
+        size = np.abs(rows).max() ** 2 * len(rows)
+        np.testing.assert_allclose(R.T @ R, rows.T @ rows, atol=1e-10 * size)
+
+
+def test_blocks_of_time_have_the_same_rows() -> None:
+    robot = with_ground(floating("g1"), (), FEET["g1"])
+    samples = random_samples(robot, 37, seed=4)
+    information = th.information(robot, samples)
+    plan = row_plan(information)
+    block = block_of(samples, robot, samples.valid)
+    rows = base_rows(plan, block)
+    for v, R in enumerate(information.factors):
+        own = rows[plan.starts[v] : plan.starts[v + 1]]
+        size = np.abs(own).max() ** 2 * own.shape[1]
+        np.testing.assert_allclose(own @ own.T, (R.T @ R)[:-1, :-1], atol=1e-10 * size)

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from data_paths import ROOT, example_robot, shared_file
+from floating_mistakes import MISTAKES
 from floating_robots import standing, standing_log
 from typer.testing import CliRunner
 
@@ -61,60 +62,9 @@ def test_mass_and_centre_of_a_swaying_robot(
     assert names[:6] == [f"root_joint.{axis}" for axis in ("wx", "wy", "wz", "vx", "vy", "vz")]
 
 
-def negated(table: Columns) -> Columns:
-    return {name: -x if name.startswith("wrench.") else x for name, x in table.items()}
-
-
-def scalar_first(table: Columns) -> Columns:
-    x, y, z, w = (table[f"base.{name}"] for name in ("qx", "qy", "qz", "qw"))
-    return table | {"base.qx": w, "base.qy": x, "base.qz": y, "base.qw": z}
-
-
-def long_quaternions(table: Columns) -> Columns:
-    return {name: 1.1 * x if name.startswith("base.q") else x for name, x in table.items()}
-
-
-def inverted(table: Columns) -> Columns:
-    return {name: 1.0 - x if name.startswith("contact.") else x for name, x in table.items()}
-
-
-def without(prefix: str) -> Callable[[Columns], Columns]:
-    def drop(table: Columns) -> Columns:
-        return {name: x for name, x in table.items() if not name.startswith(prefix)}
-
-    return drop
-
-
-def y_up(table: Columns) -> Columns:
-    from scipy.spatial.transform import Rotation
-
-    turn = Rotation.from_euler("x", -90, degrees=True)
-    place = turn.apply(np.column_stack([table[f"base.{axis}"] for axis in "xyz"]))
-    quaternion = np.column_stack([table[f"base.{name}"] for name in ("qx", "qy", "qz", "qw")])
-    turned = (turn * Rotation.from_quat(quaternion)).as_quat()
-    out = {f"base.{axis}": place[:, k] for k, axis in enumerate("xyz")}
-    out |= {f"base.{name}": turned[:, k] for k, name in enumerate(("qx", "qy", "qz", "qw"))}
-    return table | out
-
-
-def foreign_link(table: Columns) -> Columns:
-    return {name.replace("FL_FOOT", "HOOF"): x for name, x in table.items()}
-
-
 @pytest.mark.parametrize(
     ("kind", "mistake", "sentence", "settings"),
-    [
-        ("wrenches", negated, "forces of the feet on the ground.*--units wrench=-1", {}),
-        ("wrenches", dict, "--wrench-frame link", {"wrench_frame": "world"}),
-        ("wrenches", scalar_first, "scalar part", {}),
-        ("contacts", scalar_first, "scalar part", {}),
-        ("contacts", long_quaternions, "log unit quaternions", {}),
-        ("contacts", y_up, "--gravity 0,-9.81,0", {}),
-        ("contacts", inverted, "0 in all rows", {}),
-        ("contacts", without("contact."), "no column says what holds it up", {}),
-        ("contacts", without("base."), "no column 'base.x'", {}),
-        ("contacts", foreign_link, "no moving link 'HOOF'", {}),
-    ],
+    MISTAKES,
 )
 def test_mistakes_are_named_with_a_remedy(
     logs: tuple[Robot, Columns, Columns],

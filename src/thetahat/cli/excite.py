@@ -21,6 +21,13 @@ from thetahat.cli.excite_answer import (
 from thetahat.cli.exit_status import collect_warnings, emit
 from thetahat.cli.progress import Progress
 from thetahat.cli.settings_options import friction_terms, with_options, with_settings
+from thetahat.cli.standing import (
+    FloatingOptions,
+    excite_standing,
+    floating_robot,
+    standing_data,
+    standing_words,
+)
 from thetahat.errors import UsageError
 from thetahat.files import as_text
 from thetahat.pipeline.settings import FRICTION, IdentifySettings, setting
@@ -39,6 +46,7 @@ CRITERIA = ("log-det", "condition")
 PURPOSES = ("robot", "payload")
 FORMATS = ("csv", "parquet", "npz", "ros2-yaml", "ros2-json", "urscript")
 TABLE_RATE = 1000.0  # [Hz]
+STANDING_RATE = 200.0  # [Hz] of motions with the feet in place
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,6 +174,7 @@ class ExciteOptions:
 
 
 @with_options(ExciteOptions)
+@with_options(FloatingOptions, "floating")
 @with_settings("gravity", "columns", "units", "gains", "format")
 def excite(
     robot: arguments.Robot,
@@ -181,6 +190,7 @@ def excite(
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
     options: ExciteOptions,
+    floating: FloatingOptions,
     settings: IdentifySettings,
 ) -> None:
     """Design an exciting motion for identification."""
@@ -195,6 +205,9 @@ def excite(
     if options.preview is not None:
         preview = arguments.writeable_file(Path(options.preview), "--preview", keep=read)
     rate = default_rate(kind) if options.rate is None else options.rate
+    if floating.floating_base:
+        _sway(file, target, options, floating, settings, json=json, quiet=quiet)
+        return
     with collect_warnings(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
         progress.stage("loading the robot")
         moved, excited = _robots(file, gravity, options)
@@ -241,6 +254,38 @@ def _design(
         payload_link=options.link,
         progress=progress.share("designing"),
     )
+
+
+def _sway(
+    file: Path,
+    target: Path,
+    options: ExciteOptions,
+    floating: FloatingOptions,
+    settings: IdentifySettings,
+    *,
+    json: bool,
+    quiet: bool,
+) -> None:
+    """Design a motion of a robot that stands on its feet, and write it."""
+    from thetahat.plant.standing_files import save_standing
+
+    began = time.monotonic()
+    if options.link is not None or options.after is not None or options.joints is not None:
+        raise UsageError(
+            "--floating-base designs a sway of all joints for the robot itself; leave out --for"
+            " payload, --after and --joints"
+        )
+    arguments.table_file(str(target), "--out", keep=[file])
+    rate = STANDING_RATE if options.rate is None else options.rate
+    with collect_warnings(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
+        progress.stage("loading the robot")
+        robot = floating_robot(file, settings.gravity, floating.contacts)
+        progress.stage("designing a sway")
+        found = excite_standing(robot, duration=options.duration, rate=rate, seed=options.seed)
+        save_standing(found.motion, robot, target)
+    data = standing_data(found, robot, file=target, rate=rate, warnings=warnings)
+    words = standing_words(found, target, time.monotonic() - began)
+    emit(as_text(data) if json else words)
 
 
 def _held_poses(excited: Robot, options: ExciteOptions, target: Path) -> dict[str, object]:

@@ -17,6 +17,12 @@ from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import collect_warnings, emit
 from thetahat.cli.progress import Progress
 from thetahat.cli.settings_options import with_options, with_settings
+from thetahat.cli.standing import (
+    FloatingOptions,
+    StandingOptions,
+    floating_robot,
+    simulate_standing,
+)
 from thetahat.errors import UsageError
 from thetahat.files import as_text
 from thetahat.pipeline.settings import IdentifySettings, setting
@@ -25,6 +31,7 @@ if TYPE_CHECKING:
     from thetahat.model.robot import Robot
     from thetahat.plant.realism import Payload, Realism
     from thetahat.plant.simulate import Recording
+    from thetahat.plant.standing_plant import StandingRecording
 
 SCHEMA = "thetahat/simulate/1"
 ENCODER = 6.283185307179586 / 2**19  # [rad] of a count, where nothing is said
@@ -97,17 +104,22 @@ class SimulateOptions:
 
 
 @with_options(SimulateOptions)
+@with_options(FloatingOptions, "floating")
+@with_options(StandingOptions, "standing")
 @with_settings("gravity")
 def simulate(
     robot: arguments.Robot,
     trajectory: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="TRAJECTORY",
-            help="Motion file, as written by `thetahat excite`.",
+            help=(
+                "Motion file, as written by `thetahat excite`; with --floating-base a sway is made"
+                " up where none is given."
+            ),
             show_default=False,
         ),
-    ],
+    ] = None,
     *,
     out: Annotated[str, arguments.output("Log file to write: .csv, .parquet or .npz.", "LOG")],
     json: arguments.Json = False,
@@ -118,29 +130,82 @@ def simulate(
         option("Robot file to simulate; the controller still uses ROBOT.", metavar="ROBOT"),
     ] = None,
     options: SimulateOptions,
+    floating: FloatingOptions,
+    standing: StandingOptions,
     settings: IdentifySettings,
 ) -> None:
     """Simulate a robot that tracks a motion, and write its log."""
     began = time.monotonic()
     file = robots.find(robot)
     true_file = file if truth is None else robots.find(truth)
-    motion_file = arguments.input_file(trajectory, "TRAJECTORY")
-    target = arguments.table_file(out, "--out", keep=[file, motion_file, true_file])
+    motion_file = _motion_file(trajectory, floating)
+    read = [each for each in (file, motion_file, true_file) if each is not None]
+    target = arguments.table_file(out, "--out", keep=read)
     engine = arguments.plant(plant)
     with collect_warnings(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
         progress.stage("loading the robot")
-        from thetahat.model.io.load import load
-
-        nominal, simulated = (load(each, gravity=settings.gravity) for each in (file, true_file))
+        nominal, simulated = (_loaded(each, settings, floating) for each in (file, true_file))
         if simulated.joint_names != nominal.joint_names:
             raise UsageError(
                 f"--truth {true_file.name} has other joints than {file.name}; give a variant of the"
                 " same robot"
             )
-        recording = _simulate(nominal, simulated, motion_file, engine, options, progress)
-        recording.save(target)
-    data = describe(simulated, recording, options, engine=engine, file=target, warnings=warnings)
+        if floating.floating_base:
+            if engine != "mujoco":
+                raise UsageError("--floating-base stands on the ground of MuJoCo: --plant mujoco")
+            data = _stand(nominal, simulated, motion_file, options, standing, target, progress)
+            data["warnings"] = list(warnings)
+        else:
+            assert motion_file is not None
+            played = _simulate(nominal, simulated, motion_file, engine, options, progress)
+            played.save(target)
+            data = describe(
+                simulated, played, options, engine=engine, file=target, warnings=warnings
+            )
     emit(as_text(data) if json else _text(data, time.monotonic() - began))
+
+
+def _motion_file(trajectory: str | None, floating: FloatingOptions) -> Path | None:
+    """The file of the motion; none where a sway is to be made up."""
+    if trajectory is not None:
+        return arguments.input_file(trajectory, "TRAJECTORY")
+    if not floating.floating_base:
+        raise UsageError("no TRAJECTORY is given; make one with `thetahat excite`")
+    return None
+
+
+def _loaded(file: Path, settings: IdentifySettings, floating: FloatingOptions) -> Robot:
+    """A robot, on its feet where its base floats."""
+    from thetahat.model.io.load import load
+
+    if floating.floating_base:
+        return floating_robot(file, settings.gravity, floating.contacts)
+    return load(file, gravity=settings.gravity)
+
+
+def _stand(
+    nominal: Robot,
+    simulated: Robot,
+    motion_file: Path | None,
+    options: SimulateOptions,
+    standing: StandingOptions,
+    target: Path,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Let a floating robot stand and sway, write its log, and describe it."""
+    recording = simulate_standing(
+        nominal,
+        simulated,
+        motion_file,
+        options.realism(simulated),
+        standing,
+        ideal=options.ideal,
+        rate=options.rate,
+        seed=options.seed,
+        progress=progress,
+    )
+    recording.without_wrenches(not standing.force_sensors).save(target)
+    return describe(simulated, recording, options, engine="mujoco", file=target, warnings=[])
 
 
 def _simulate(
@@ -197,7 +262,7 @@ def read_payload(text: str) -> Payload:
 
 def describe(
     robot: Robot,
-    recording: Recording,
+    recording: Recording | StandingRecording,
     options: SimulateOptions,
     *,
     engine: str,
@@ -207,8 +272,10 @@ def describe(
     """Return the answer as plain data, schema thetahat/simulate/1."""
     import numpy as np
 
-    realism = options.realism(robot)
-    error = recording.q - recording.wanted[0]
+    realism, tree = options.realism(robot), robot.tree
+    wanted = recording.wanted[0] if isinstance(recording.wanted, tuple) else recording.wanted
+    error = recording.q - wanted
+    joints = [node for node in tree.independent if node.kind.nq == 1]
     return {
         "schema": SCHEMA,
         "file": str(file),
@@ -218,11 +285,11 @@ def describe(
         "rate": options.rate,
         "joints": [
             {
-                "name": name,
-                "tracking_rms": float(np.sqrt(np.mean(e**2))),
-                "torque_peak": float(np.max(np.abs(u))),
+                "name": node.name,
+                "tracking_rms": float(np.sqrt(np.mean(error[:, tree.q_index[node.name]] ** 2))),
+                "torque_peak": float(np.max(np.abs(recording.tau[:, tree.v_index[node.name]]))),
             }
-            for name, e, u in zip(robot.joint_names, error.T, recording.tau.T, strict=False)
+            for node in joints
         ],
         "encoder_resolution": realism.sensors.encoder_resolution,
         "command_delay": realism.command_delay,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from thetahat.dynamics import rigid_body
+from thetahat.dynamics import batch, rigid_body
 from thetahat.dynamics.link_forces import link_jacobian
 from thetahat.errors import UsageError
 from thetahat.model.floating_base import ground_of
@@ -43,6 +43,29 @@ class ContactProjection:
         white *= np.where(self.scale > 0.0, self.deviations, 0.0)[..., None]
         return np.asarray(white[..., 0] if plain else white)
 
+    def take_out(self, rows: np.ndarray, starts: np.ndarray, mixed: np.ndarray) -> np.ndarray:
+        """Return rows without what contact forces may add to them, (columns of all joints, n).
+
+        rows: joint v's are those from starts[v] on, one per column, and those of `mixed` joints
+            have the same columns. Rows of torques that are not measured vanish.
+        """
+        count, lanes = rows.shape[1], -(-rows.shape[1] // batch.WIDTH) * batch.WIDTH
+        if lanes > count or not rows.flags.c_contiguous:
+            rows = np.concatenate([rows, np.zeros((len(rows), lanes - count))], axis=1)
+        U, scale = self.basis[:, mixed], self.scale[:, mixed]
+        left = np.eye(len(mixed)) - U @ np.swapaxes(U, 1, 2)
+        left *= self.deviations[mixed][:, None] * scale[:, None]
+        matrix = np.zeros((len(mixed) ** 2, lanes))
+        matrix[:, :count] = left.reshape(len(U), -1).T
+        columns = int(starts[mixed[0] + 1] - starts[mixed[0]])
+        scratch = np.empty((len(mixed), batch.WIDTH))
+        batch.kernels().row_mixing.mix_rows(matrix, rows, starts[mixed], columns, scratch)
+        rows = rows[:, :count]
+        for v, known in enumerate((self.scale > 0.0).T):
+            if not known.all():
+                rows[starts[v] : starts[v + 1]] *= known
+        return rows
+
     @property
     def shares(self) -> np.ndarray:
         """The diagonal of P, (n, nv): how much of a row is left; 0 where it is not measured."""
@@ -54,6 +77,24 @@ def eliminates_forces(robot: Robot) -> bool:
     """Return whether the robot has feet on ground whose force is not measured."""
     ground = ground_of(robot)
     return ground is not None and bool(ground.feet)
+
+
+def mixed_dofs(robot: Robot) -> np.ndarray:
+    """Return the degrees of freedom whose rows contact forces mix, ascending: the base's and those
+    of joints between it and a foot.
+    """
+    ground, tree = ground_of(robot), robot.tree
+    if ground is None or not ground.feet:
+        return np.zeros(0, dtype=int)
+    dofs: set[int] = set()
+    for foot in ground.feet:
+        node = tree.bodies[robot.body_index(foot.link)]
+        while node >= 0:
+            each = tree.nodes[node]
+            first = tree.v_index[each.name]
+            dofs |= set(range(first, first + each.kind.nv))
+            node = each.parent
+    return np.array(sorted(dofs))
 
 
 def contact_projection(
@@ -72,7 +113,8 @@ def contact_projection(
     deviations = row_deviations(robot)
     scale = np.where(measured, 1.0 / deviations, 0.0)
     width = sum(foot.size for foot in ground.feet)
-    basis = np.zeros((len(q), robot.nv, min(width, robot.nv)))
+    mixed = mixed_dofs(robot)
+    basis = np.zeros((len(q), robot.nv, min(width, len(mixed))))
     patterns, which = np.unique(contact.astype(bool), axis=0, return_inverse=True)
     for k, down in enumerate(patterns):
         if not down.any():
@@ -83,11 +125,12 @@ def contact_projection(
             if touches:
                 J = link_jacobian(robot, q[rows], foot.link)
                 parts.append(J if foot.flat else J[:, 3:])
-        A = np.swapaxes(np.concatenate(parts, axis=1), 1, 2) * scale[rows][..., None]
+        A = np.swapaxes(np.concatenate(parts, axis=1), 1, 2)[:, mixed]
+        A *= scale[np.ix_(rows, mixed)][..., None]
         A /= np.maximum(np.linalg.norm(A, axis=1, keepdims=True), 1e-300)
         U, s, _ = np.linalg.svd(A, full_matrices=False)
         kept = s > RANK * np.maximum(s[:, :1], 1e-300)
-        basis[rows, :, : U.shape[2]] = U * kept[:, None]
+        basis[np.ix_(rows, mixed, np.arange(U.shape[2]))] = U * kept[:, None]
     return ContactProjection(basis, scale, deviations)
 
 

@@ -12,7 +12,7 @@ from thetahat.data.regressor_form import Windows
 from thetahat.data.samples import Samples
 from thetahat.data.window_batches import WindowBatch
 from thetahat.dynamics import batch
-from thetahat.dynamics.contact_projection import eliminates_forces
+from thetahat.dynamics.contact_projection import eliminates_forces, mixed_dofs
 from thetahat.errors import UsageError
 from thetahat.identification import factor as f
 from thetahat.identification.fold_plan import FoldPlan, FoldRows, drive_and_torque, load_of
@@ -20,7 +20,8 @@ from thetahat.identification.window_rows import WindowMotion, WindowPlaces, wind
 from thetahat.model.robot import Robot
 
 TILE = 4096  # samples whose drive columns are computed at once
-PROJECTED_TILE, PROJECTED_ENTRIES = 2048, 4_000_000  # of rows without contact forces, at once
+PROJECTED_TILE, PROJECTED_ENTRIES = 2048, 12_000_000  # of rows without contact forces, at once
+LARGE = 100  # columns from which on LAPACK is quicker than the kernel
 
 
 def fold_batch(
@@ -75,31 +76,63 @@ def fold_projected(
             "instruments are for rows whose forces are all measured; leave them out, or measure the"
             " wrenches of the feet"
         )
-    nv, width, count = plan.robot.nv, len(plan.base) + 1, len(samples)
-    used, factors = np.zeros(nv), [np.zeros((width, width)) for _ in range(nv)]
-    workspace = batch.Workspace(plan.robot.tree)
+    projected = _ProjectedFold(plan)
     direction = samples.direction_of(plan.robot.drive)
-    tile = max(1, min(PROJECTED_TILE, PROJECTED_ENTRIES // (nv * width)))
+    used = np.zeros(plan.robot.nv)
     with f.blas_threads().limit(limits=1, user_api="blas"):
-        for first in range(0, count, tile):
-            part = samples.subset(slice(first, first + tile))
-            q, dq, ddq = batch.check_state(plan.robot, part.q, part.dq, part.ddq)
-            own = np.empty((len(part), 0))
-            turns = own if direction is None else direction[first : first + tile]
-            tau = np.ascontiguousarray(part.tau)
-            rows = _all_columns(plan, workspace, FoldRows(q, dq, ddq, tau, np.empty((0, 0)), turns))
-            matrix = np.moveaxis(rows.reshape(nv, width, len(part)), 2, 0)
-            projection = contacts_of(plan.robot, part)
-            assert projection is not None
-            left, shares = projection.apply(matrix), projection.shares
-            if weights is not None:
-                left *= weights[first : first + tile, :, None]
-                shares = shares * (weights[first : first + tile] > 0.0)
-            used += shares.sum(axis=0)
-            for v in range(nv):
-                stacked = np.asfortranarray(np.vstack([factors[v], left[:, v]]))
-                factors[v] = f.triangle(stacked)
-    return factors, np.rint(used).astype(np.int64)
+        for first in range(0, len(samples), projected.tile):
+            rows = slice(first, first + projected.tile)
+            part = samples.subset(rows)
+            turns = np.empty((len(part), 0)) if direction is None else direction[rows]
+            used += projected.add(part, turns, None if weights is None else weights[rows])
+    return projected.factors, np.rint(used).astype(np.int64)
+
+
+class _ProjectedFold:
+    """Factors that grow by rows without contact forces."""
+
+    def __init__(self, plan: FoldPlan) -> None:
+        self._plan, self._workspace = plan, batch.Workspace(plan.robot.tree)
+        self._mixed = mixed_dofs(plan.robot)
+        self._kernels = batch.kernels()
+        tile = min(PROJECTED_TILE, PROJECTED_ENTRIES // int(plan.starts[-1]))
+        self.tile = max(1, tile // batch.WIDTH) * batch.WIDTH
+        sizes = np.diff(plan.starts)
+        self.factors = [np.zeros((n, n)) for n in sizes]
+        self._scratch = [np.zeros((n, self._kernels.fold.CHUNK)) for n in sizes]
+
+    def add(
+        self, samples: Samples, direction: np.ndarray, weights: np.ndarray | None
+    ) -> np.ndarray:
+        """Fold samples; return how many rows of each degree of freedom counted, (nv,)."""
+        plan = self._plan
+        q, dq, ddq = batch.check_state(plan.robot, samples.q, samples.dq, samples.ddq)
+        tau = np.ascontiguousarray(samples.tau)
+        own = FoldRows(q, dq, ddq, tau, np.empty((0, 0)), direction)
+        projection = contacts_of(plan.robot, samples)
+        assert projection is not None
+        columns = _all_columns(plan, self._workspace, own)
+        rows, shares = projection.take_out(columns, plan.starts, self._mixed), projection.shares
+        if weights is None:
+            weights = np.ones((len(samples), plan.robot.nv))
+        else:
+            shares = shares * (weights > 0.0)
+        for v, (first, stop) in enumerate(itertools.pairwise(plan.starts)):
+            self._absorb(v, rows[first:stop], weights[:, v])
+        return np.asarray(shares.sum(axis=0))
+
+    def _absorb(self, v: int, rows: np.ndarray, weights: np.ndarray) -> None:
+        """Fold rows of one degree of freedom, (columns, samples)."""
+        columns = len(rows)
+        if columns < LARGE:
+            factor = np.zeros(columns * columns)
+            self._kernels.fold.fold_rows(rows * weights, columns, self._scratch[v], factor)
+            self.factors[v] = f.merged(self.factors[v], f.upright(factor.reshape(columns, columns)))
+            return
+        stacked = np.empty((columns + rows.shape[1], columns), order="F")
+        stacked[:columns] = self.factors[v]
+        np.multiply(rows.T, weights[:, None], out=stacked[columns:])
+        self.factors[v] = f.triangle(stacked)
 
 
 def instrument_direction(robot: Robot, samples: Samples) -> np.ndarray:

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from thetahat.dynamics import batch, rigid_body
-from thetahat.dynamics.contact_projection import eliminates_forces
+from thetahat.dynamics.contact_projection import eliminates_forces, mixed_dofs
 from thetahat.errors import UsageError
 from thetahat.model import parameters
 from thetahat.model.drive import Drive
@@ -125,10 +125,14 @@ class Columns:
 
     @cached_property
     def fitted(self) -> np.ndarray:
-        """Which entries of a sample's fitted rows can differ from zero, (nv, count) bool: all of
-        them where contact forces are eliminated, which mixes the rows of joints.
+        """Which entries of a sample's fitted rows can differ from zero, (nv, count) bool: where
+        contact forces are eliminated, the rows of base and legs have each other's.
         """
-        return np.ones_like(self.touches) if eliminates_forces(self.robot) else self.touches
+        if not eliminates_forces(self.robot):
+            return self.touches
+        out, mixed = self.touches.copy(), mixed_dofs(self.robot)
+        out[mixed] = self.touches[mixed].any(axis=0)
+        return out
 
     @cached_property
     def of_position(self) -> np.ndarray:

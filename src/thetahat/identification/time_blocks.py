@@ -21,7 +21,7 @@ from thetahat.data.regressor_form import Windows
 from thetahat.data.samples import Samples
 from thetahat.data.window_batches import window_batches
 from thetahat.dynamics import batch
-from thetahat.dynamics.contact_projection import contact_projection, eliminates_forces
+from thetahat.dynamics.contact_projection import contact_projection, eliminates_forces, mixed_dofs
 from thetahat.errors import UsageError
 from thetahat.identification.estimators.estimator import Source
 from thetahat.identification.fold_plan import ColumnPlaces, column_places, load_of
@@ -67,9 +67,9 @@ def base_rows(plan: RowPlan, block: Block) -> np.ndarray:
     whole = _rows_at(plan, state, np.ones_like(block.usable))
     known, down = rows.ground[:, : robot.nv], rows.ground[:, robot.nv :]
     projection = contact_projection(robot, rows.q, down, known)
-    by_sample = np.moveaxis(whole.reshape(robot.nv, -1, len(block)), 2, 0)
-    left = projection.apply(by_sample) * block.usable[..., None]
-    return np.ascontiguousarray(np.moveaxis(left, 0, 2).reshape(whole.shape))
+    rows_left = projection.take_out(whole, plan.starts, mixed_dofs(robot))
+    of_row = np.repeat(np.arange(robot.nv), np.diff(plan.starts))
+    return np.ascontiguousarray(rows_left * block.usable.T[of_row])
 
 
 def row_counts(plan: RowPlan, block: Block) -> np.ndarray:

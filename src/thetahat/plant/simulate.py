@@ -93,7 +93,8 @@ def simulate(
         plant = plant.with_realism(realism, seed=seed)
     plant.reset(seed=seed)
     robot = plant.nominal
-    t = _ticks(plant, rate, duration_of(trajectory) if duration is None else duration)
+    length = duration_of(trajectory) if duration is None else duration
+    t = tick_times(plant.realism, plant.streams["clock"], rate, length)
     wanted = reference(trajectory, t, robot)
     controller = Tracking(robot) if controller is None else controller
     plant.reset(wanted[0][0], wanted[1][0], seed=seed)
@@ -111,8 +112,10 @@ def simulate(
     )
 
 
-def _ticks(plant: Plant, rate: float, duration: float) -> np.ndarray:
-    """The controller's ticks, (n,), jitter and all."""
+def tick_times(
+    realism: Realism, clock: np.random.Generator, rate: float, duration: float
+) -> np.ndarray:
+    """The controller's ticks, (n,), jitter and all. clock: draws the jitter."""
     for name, value, unit in (("rate", rate, "Hz"), ("duration", duration, "s")):
         check_positive(name, value, end=f" [{unit}]")
     if rate * duration > MAX_ROWS:
@@ -126,10 +129,10 @@ def _ticks(plant: Plant, rate: float, duration: float) -> np.ndarray:
             f"duration {duration:g} s is less than one tick of rate {rate:g} Hz; simulate longer,"
             " or at a higher rate"
         )
-    if not plant.realism.jitter:
+    if not realism.jitter:
         return np.arange(count) / rate
     period = 1.0 / rate
-    late = plant.realism.jitter * plant.streams["clock"].standard_normal(count - 1)
+    late = realism.jitter * clock.standard_normal(count - 1)
     steps = np.clip(period + late, SHORTEST_TICK * period, LONGEST_TICK * period)
     return np.concatenate([[0.0], np.cumsum(steps)])
 

@@ -11,7 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.interpolate import make_interp_spline
 
+from thetahat.data.velocities import (
+    continuous_quaternions,
+    normalize_quaternions,
+    velocities_and_accelerations,
+)
 from thetahat.dynamics import rigid_body
 from thetahat.dynamics.configuration import integrate
 from thetahat.dynamics.link_forces import link_jacobian, link_place
@@ -24,9 +30,12 @@ STEPS, DAMPING = 60, 1e-6
 NEAR = 1e-6  # [m or rad] from where a foot should be
 CROUCH = (0.9, 0.94, 0.97, 0.85, 0.8, 0.75, 0.7)  # of the height with straight legs, tried in turn
 TRIES = 8  # starts of the legs
+BALANCING = 5  # shifts of the base, at most
+OFF_CENTRE = 1e-3  # [m] of the centre of mass from the middle of the feet: balanced
 MARGIN = 0.1  # of a joint's range that stays free on each side
 WAVES = 4  # sines per coordinate
 SLOWEST, FASTEST = 0.15, 1.2  # [Hz]
+CHUNK = 2000  # rows whose Jacobians are held at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,12 +47,18 @@ class StandingMotion:
     dq: np.ndarray  # (n, nv)
     ddq: np.ndarray  # (n, nv)
 
+    def resampled(self, robot: Robot, t: np.ndarray) -> StandingMotion:
+        """Return the motion at other moments; it stands still before its beginning and after its
+        end.
+        """
+        return motion_through(robot, self.t, self.q, np.clip(t, self.t[0], self.t[-1]))
+
 
 def stand(robot: Robot) -> np.ndarray:
     """Return a posture, (nq,), with all feet on the ground and bent legs, the base level."""
     ground = ground_of(robot)
     if ground is None or not ground.feet:
-        raise UsageError(f"robot {robot.name!r} has no feet to stand on; name them with --feet")
+        raise UsageError(f"robot {robot.name!r} has no feet to stand on; name them with --contacts")
     rng = np.random.default_rng(0)
     straight = _clipped(robot, np.array(robot.neutral))
     feet = [link_place(robot, straight, foot.link) for foot in ground.feet]
@@ -53,20 +68,43 @@ def stand(robot: Robot) -> np.ndarray:
         for _ in range(TRIES):
             bent = straight.copy()
             joints = robot.nq - 7
-            bent[7:] += 0.3 * rng.standard_normal(joints) * _leg_mask(robot)[6:]
+            bent[7:] += 0.3 * rng.standard_normal(joints) * leg_joints(robot)[6:]
             bent = _clipped(robot, bent)
             bent[2] = crouch * drop
             targets = [
                 (level if foot.flat else None, np.array([p[0], p[1], 0.0]))
                 for foot, (_, p) in zip(ground.feet, feet, strict=True)
             ]
-            q, error = feet_in_place(robot, bent[None], targets)
-            if error < NEAR and _inside(robot, q[0]):
-                return np.asarray(q[0])
+            q, error = _balanced(robot, bent, targets)
+            if error < NEAR and _inside(robot, q):
+                return q
     raise UsageError(
         f"no posture was found in which {known([foot.link for foot in ground.feet])} of"
         f" {robot.name!r} stand on level ground with bent legs; check the links and joint limits"
     )
+
+
+def _balanced(
+    robot: Robot, q: np.ndarray, targets: list[tuple[np.ndarray | None, np.ndarray]]
+) -> tuple[np.ndarray, float]:
+    """A posture whose centre of mass is above the middle of its feet, and the feet's error."""
+    middle = np.mean([place[:2] for _, place in targets], axis=0)
+    for _ in range(BALANCING):
+        (found,), error = feet_in_place(robot, q[None], targets)
+        off = centre_of_mass(robot, found)[:2] - middle
+        if error > NEAR or float(np.abs(off).max()) < OFF_CENTRE:
+            break
+        q = found.copy()
+        q[:2] -= off
+    return np.asarray(found), error
+
+
+def centre_of_mass(robot: Robot, q: np.ndarray) -> np.ndarray:
+    """Compute the whole robot's centre of mass in the world, (…, 3) [m]."""
+    R, p = rigid_body.body_frames(robot, q)
+    theta = robot.theta.reshape(-1, 10)
+    moments = np.einsum("...bij,bj->...bi", R, theta[:, [7, 4, 3]]) + theta[:, 9:] * p
+    return np.asarray(moments.sum(axis=-2) / theta[:, 9].sum())
 
 
 def sway(
@@ -88,7 +126,7 @@ def sway(
     height = float(posture[2])
     reach = np.zeros(robot.nv)
     reach[:6] = 0.08, 0.1, 0.1, 0.04 * height, 0.04 * height, 0.03 * height
-    reach[6:] = np.where(_leg_mask(robot)[6:] > 0.0, 0.0, 0.35)
+    reach[6:] = np.where(leg_joints(robot)[6:], 0.0, 0.35)
     moved = size * reach * _waves(rng, t, robot.nv)
     q = integrate(robot, np.repeat(posture[None], len(t), axis=0), moved)
     q[:, 7:] = _clipped(robot, q)[:, 7:]
@@ -102,27 +140,54 @@ def sway(
             f"the legs of {robot.name!r} do not reach: a foot would move by {error:.2g} m; give a"
             " smaller --sway"
         )
-    from thetahat.data.velocities import velocities_and_accelerations
+    return motion_through(robot, t, q)
 
-    first = np.gradient(q, t, axis=0, edge_order=2)
-    second = np.gradient(first, t, axis=0, edge_order=2)
-    dq, ddq = velocities_and_accelerations(robot, q, first, second)
-    return StandingMotion(t, q, dq, ddq)
+
+def motion_through(
+    robot: Robot, knots: np.ndarray, q: np.ndarray, t: np.ndarray | None = None
+) -> StandingMotion:
+    """Return the motion through configurations at knots (quintic splines), at times inside; at the
+    knots themselves where none are given.
+    """
+    t = knots if t is None else t
+    spline = make_interp_spline(knots, continuous_quaternions(robot, q, None), k=5)
+    at = spline(t)
+    dq, ddq = velocities_and_accelerations(
+        robot, at, spline.derivative(1)(t), spline.derivative(2)(t)
+    )
+    return StandingMotion(t, normalize_quaternions(robot, at), dq, ddq)
 
 
 def feedforward(robot: Robot, motion: StandingMotion) -> np.ndarray:
     """Return joint torques, (n, nv), zero for the base, by which the feet carry a motion with the
     least forces.
     """
+    return carried_motion(robot, motion)[0]
+
+
+def carried_motion(robot: Robot, motion: StandingMotion) -> tuple[np.ndarray, np.ndarray]:
+    """Return these torques, (n, nv), and what the ground exerts on the feet, (n, feet, 6): force
+    and couple about the link's origin, in its axes.
+    """
     ground = ground_of(robot)
     assert ground is not None
     tau = rigid_body.inverse_dynamics(robot, motion.q, motion.dq, motion.ddq)
-    J = _contact_jacobian(robot, motion.q, ground.feet)
     base = list(base_dofs(robot))
-    force = np.linalg.pinv(np.swapaxes(J[:, :, base], 1, 2)) @ tau[:, base, None]
-    out = tau - (np.swapaxes(J, 1, 2) @ force)[..., 0]
-    out[:, base] = 0.0
-    return np.asarray(out)
+    wrenches = np.zeros((len(tau), len(ground.feet), 6))
+    for first in range(0, len(tau), CHUNK):
+        rows = slice(first, first + CHUNK)
+        J = _contact_jacobian(robot, motion.q[rows], ground.feet)
+        force = (np.linalg.pinv(np.swapaxes(J[:, :, base], 1, 2)) @ tau[rows][:, base, None])[
+            ..., 0
+        ]
+        tau[rows] -= (np.swapaxes(J, 1, 2) @ force[..., None])[..., 0]
+        at = 0
+        for k, foot in enumerate(ground.feet):
+            own = force[:, at : at + foot.size]
+            wrenches[rows, k, :3], at = own[:, -3:], at + foot.size
+            wrenches[rows, k, 3:] = own[:, :3] if foot.flat else 0.0
+    tau[:, base] = 0.0
+    return np.asarray(tau), wrenches
 
 
 def feet_in_place(
@@ -133,7 +198,7 @@ def feet_in_place(
     """
     ground = ground_of(robot)
     assert ground is not None
-    legs = np.flatnonzero(_leg_mask(robot))
+    legs = np.flatnonzero(leg_joints(robot))
     q, worst = q.copy(), np.inf
     for _ in range(STEPS):
         J = _contact_jacobian(robot, q, ground.feet)[:, :, legs]
@@ -184,15 +249,15 @@ def _foot_error(
     return np.concatenate([axis, linear], axis=-1)
 
 
-def _leg_mask(robot: Robot) -> np.ndarray:
-    """1 for joints that carry a foot, (nv,)."""
+def leg_joints(robot: Robot) -> np.ndarray:
+    """Return which degrees of freedom carry a foot, (nv,) bool."""
     ground = ground_of(robot)
     assert ground is not None
-    out = np.zeros(robot.nv)
+    out = np.zeros(robot.nv, dtype=bool)
     for foot in ground.feet:
         node = robot.tree.bodies[robot.body_index(foot.link)]
         while node > 0:
-            out[robot.tree.v_index[robot.tree.nodes[node].name]] = 1.0
+            out[robot.tree.v_index[robot.tree.nodes[node].name]] = True
             node = robot.tree.nodes[node].parent
     return out
 

@@ -1,41 +1,81 @@
 """A floating robot that stands and sways on the ground, in MuJoCo with contacts.
 
-Joint torques are feedforward and feedback of a controller that believes in the nominal robot. What
-is logged is what a legged robot logs: the pose of its base, joint positions, motor torques,
-wrenches of the ground on its feet or flags of contact, each with errors.
+Joint torques are the feedforward of a controller that believes in the nominal robot, which carries
+the motion with the least contact forces, and stiffness and damping of the drives. The robot's
+friction, rotors, sensors, delay, limits and payload are those of every plant (`Realism`). What is
+logged is what a legged robot logs: the pose of its base, joint positions, motor torques, wrenches
+of the ground on its feet, flags of contact, an IMU.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
+from thetahat.data.formats.write_log import write_table
 from thetahat.dynamics import rigid_body
 from thetahat.errors import UsageError
-from thetahat.model.floating_base import ground_of, moving_link
+from thetahat.model.floating_base import moving_link
 from thetahat.model.robot import Robot
-from thetahat.plant.mujoco_engine import SpecBody, build_model, load_mujoco, quaternion
-from thetahat.plant.stance import StandingMotion, feedforward
+from thetahat.plant import ground_sensors
+from thetahat.plant.ground_sensors import Columns, GroundSensors
+from thetahat.plant.ground_world import Drives, GroundWorld, Wanted
+from thetahat.plant.realism import Realism, require_body
+from thetahat.plant.sensors import STREAMS, Sensors, streams
+from thetahat.plant.simulate import tick_times
+from thetahat.plant.stance import StandingMotion, feedforward, leg_joints
 
 STEP = 5e-4  # [s] of the physics, at most
-RADIUS = 2e-3  # [m] of a point foot
-SOLE = (0.09, 0.045, 0.01)  # [m] half length, width and thickness of a flat foot
-DAMPED = 0.3  # of what a step of the physics can take: damping of light joints
-DOWN = 0.02  # of the weight: a foot that carries more is down
+SETTLING = 0.5  # [s] on the ground before the motion begins
+QUICK = 100.0  # [rad/s] of joints that carry no foot
+DAMPING = 0.7  # of critical, of legs under the whole body
 FALLEN = 0.35  # [rad or part of the height] from its course: it fell
 
+Progress = Callable[[int, int], None]  # rows done, rows in all
 
-@dataclass(frozen=True)
-class StandingRealism:
-    """Errors of a standing robot and its sensors; standard deviations."""
 
-    viscous: float = 0.0  # [N·m·s/rad] of every joint
-    coulomb: float = 0.0  # [N·m]
-    encoder: float = 0.0  # [rad]
-    base: float = 0.0  # [m] and [rad] of the base's pose
-    torque: float = 0.0  # [N·m]
-    force: float = 0.0  # [N]; couples a tenth of it [N·m]
+@dataclass(frozen=True, eq=False)
+class StandingRecording:
+    """The log's columns, and what was true at the same moments."""
+
+    columns: Columns
+    seed: int
+    t: np.ndarray  # (n,) [s]
+    q: np.ndarray  # (n, nq)
+    tau: np.ndarray  # (n, nv) exerted by the drives from each moment on
+    wrenches: np.ndarray  # (n, feet, 6) force and couple on each foot, in its axes
+    wanted: np.ndarray  # (n, nq) the motion that was followed
+
+    def without_wrenches(self, leave_out: bool = True) -> StandingRecording:
+        """Return the recording of a robot without force sensors: flags of contact alone."""
+        kept = {
+            name: column
+            for name, column in self.columns.items()
+            if not (leave_out and name.startswith("wrench."))
+        }
+        return replace(self, columns=kept)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the columns to .csv, .parquet or .npz."""
+        return write_table(path, list(self.columns), list(self.columns.values()))
+
+
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """Signals at the ticks, (n, …), filled row by row; tau, wrenches and imu at every
+    step of the physics first."""
+
+    q: np.ndarray
+    tau: np.ndarray
+    wrenches: np.ndarray
+    imu: np.ndarray
+    measured_q: np.ndarray
+    measured_dq: np.ndarray
+    measured_tau: np.ndarray
 
 
 def stand_and_sway(
@@ -43,187 +83,147 @@ def stand_and_sway(
     nominal: Robot,
     motion: StandingMotion,
     *,
-    realism: StandingRealism | None = None,
+    rate: float | None = None,
+    realism: Realism | None = None,
+    sensors: GroundSensors | None = None,
+    imu: str | None = None,
     seed: int = 0,
-    stiffness: float = 1.0,
-) -> dict[str, np.ndarray]:
-    """Return the columns of a log: base.*, q.*, tau.*, wrench.<foot>.* and contact.<foot>.
+    progress: Progress | None = None,
+) -> StandingRecording:
+    """Let a robot follow a motion with its feet in place.
 
     true: the robot that stands. nominal: the one its controller believes in; its ground names the
-        feet. stiffness: of the joints, 1 for the robot's weight times its height per radian.
+        feet. rate: of controller and log [Hz]; default: the motion's. imu: the link with an IMU.
     """
-    world = _World(true, nominal)
-    realism = realism or StandingRealism()
-    rng = np.random.default_rng(seed)
-    seen = world.run(motion, realism, stiffness)
-    return _columns(nominal, motion, seen, realism, rng)
+    realism, sensors = realism or Realism(), sensors or GroundSensors()
+    require_body(realism, true)
+    rate = 1.0 / float(motion.t[1] - motion.t[0]) if rate is None else rate
+    random = streams(seed)
+    times = tick_times(realism, random["clock"], rate, float(motion.t[-1] - motion.t[0]))
+    wanted = motion.resampled(nominal, motion.t[0] + times)
+    robot = realism.applied(true)
+    world = GroundWorld(robot, nominal)
+    seen = _run(world, nominal, robot, wanted, times, realism, random, imu, progress)
+    rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(len(STREAMS) + 1)[-1])
+    weight = nominal.mass * float(np.linalg.norm(nominal.gravity))
+    columns = {"t": times} | ground_sensors.pose_columns(seen.q, sensors, rng)
+    columns |= _joint_columns(robot, seen, speeds=realism.logs_speed)
+    columns |= ground_sensors.wrench_columns(world.feet, seen.wrenches, sensors, rng)
+    columns |= ground_sensors.contact_columns(world.feet, seen.wrenches, weight)
+    if imu is not None:
+        columns |= ground_sensors.imu_columns(seen.imu, sensors, rng)
+    return StandingRecording(columns, seed, times, seen.q, seen.tau, seen.wrenches, wanted.q)
 
 
-@dataclass(frozen=True, eq=False)
-class _Seen:
-    """True signals at the moments of a motion."""
-
-    q: np.ndarray  # (n, nq)
-    tau: np.ndarray  # (n, nv) exerted from each moment on
-    wrenches: np.ndarray  # (n, feet, 6) force and couple on each foot, in its axes
-
-
-class _World:
-    """MuJoCo's model of a robot on a floor."""
-
-    def __init__(self, true: Robot, nominal: Robot) -> None:
-        ground = ground_of(nominal)
-        if ground is None or not ground.feet:
-            raise UsageError(f"robot {nominal.name!r} has no feet to stand on; name them")
-        self.nominal, self.feet = nominal, ground.feet
-        self.mujoco = load_mujoco()
-        self.places = [moving_link(true, foot.link, foot.link) for foot in ground.feet]
-        self.model = build_model(true, self._furnish)
-        bits = self.mujoco.mjtDisableBit
-        for name in ("CONSTRAINT", "CONTACT", "DAMPER", "FRICTIONLOSS"):
-            self.model.opt.disableflags &= ~int(getattr(bits, f"mjDSBL_{name}"))
-        self.model.opt.integrator = self.mujoco.mjtIntegrator.mjINT_IMPLICITFAST
-        self.model.opt.cone = self.mujoco.mjtCone.mjCONE_ELLIPTIC
-        self.data = self.mujoco.MjData(self.model)
-        tree = true.tree
-        self.nodes = [tree.bodies[place.body] for place in self.places]
-        self.joints = [
-            (int(self.model.jnt_qposadr[i]), int(self.model.jnt_dofadr[i]), tree.q_index[node.name],
-             tree.v_index[node.name])
-            for i, node in enumerate(tree.nodes)
-            if i and node.mimic is None
-        ]  # fmt: skip
-        if tree.has_mimic or any(node.kind.nv > 1 for node in tree.nodes[1:]):
-            raise UsageError(
-                f"robot {true.name!r} has mimic joints or joints of several degrees of freedom,"
-                " which the standing plant does not take"
-            )
-
-    def _furnish(self, world: SpecBody, bodies: list[SpecBody]) -> None:
-        """Add a floor, and a sphere or a sole under every foot."""
-        kinds = self.mujoco.mjtGeom
-        contact = {"friction": (1.0, 0.005, 1e-4), "solref": (0.01, 1.0)}
-        dim = {"condim": 3, **contact}
-        world.add_geom(
-            name="floor", type=kinds.mjGEOM_PLANE, size=(0, 0, 1), pos=(0, 0, -RADIUS), **dim
-        )
-        ground = ground_of(self.nominal)
-        assert ground is not None
-        for k, (foot, place) in enumerate(zip(ground.feet, self.places, strict=True)):
-            tree_node = self.nominal.tree.bodies[place.body]
-            at, turn = place.translation, quaternion(place.rotation)
-            if foot.flat:
-                low = place.rotation @ np.array([0.0, 0.0, SOLE[2] - RADIUS])
-                bodies[tree_node].add_geom(
-                    name=f"foot{k}", type=kinds.mjGEOM_BOX, size=SOLE, pos=at + low, quat=turn,
-                    **dim,
-                )  # fmt: skip
-            else:
-                bodies[tree_node].add_geom(
-                    name=f"foot{k}", type=kinds.mjGEOM_SPHERE, size=(RADIUS, 0, 0), pos=at, **dim
-                )
-
-    def run(self, motion: StandingMotion, realism: StandingRealism, stiffness: float) -> _Seen:
-        """Simulate the motion."""
-        nominal, model, data = self.nominal, self.model, self.data
-        count = len(motion.t)
-        period = float(motion.t[1] - motion.t[0])
-        inner = max(1, int(np.ceil(period / STEP)))
-        model.opt.timestep = period / inner
-        model.dof_damping[6:], model.dof_frictionloss[6:] = realism.viscous, realism.coulomb
-        weight = nominal.mass * float(np.linalg.norm(nominal.gravity))
-        height = float(motion.q[0, 2])
-        kp = stiffness * weight * height
-        inertia = np.diag(rigid_body.mass_matrix(nominal, motion.q[0]))
-        kd = np.minimum(2.0 * np.sqrt(kp * inertia), DAMPED * inertia / model.opt.timestep)
-        ahead = feedforward(nominal, motion)
-        self._place(motion.q[0])
-        q, tau = np.empty((count, nominal.nq)), np.zeros((count, nominal.nv))
-        wrenches = np.empty((count, len(self.feet), 6))
-        to, dof, at, v = (np.array(column) for column in zip(*self.joints, strict=True))
-        for k in range(count):
-            q[k] = self._configuration()
-            self._require_upright(q[k], motion.q[k], height, motion.t[k])
-            for step in range(inner):
-                back = kp * (motion.q[k, at] - data.qpos[to])
-                back += kd[v] * (motion.dq[k, v] - data.qvel[dof])
-                data.qfrc_applied[dof] = ahead[k, v] + back
-                if not step:
-                    tau[k, v] = ahead[k, v] + back
-                    self.mujoco.mj_forward(model, data)
-                    wrenches[k] = self._wrenches()
-                self.mujoco.mj_step(model, data)
-        return _Seen(q, tau, wrenches)
-
-    def _require_upright(self, q: np.ndarray, wanted: np.ndarray, height: float, t: float) -> None:
-        off = max(abs(q[2] - wanted[2]) / height, float(np.abs(q[3:6] - wanted[3:6]).max()))
-        if not off < FALLEN:
-            raise UsageError(f"the robot fell {t:.2f} s after the start; give a smaller --sway")
-
-    def _place(self, q: np.ndarray) -> None:
-        self.mujoco.mj_resetData(self.model, self.data)
-        self.data.qpos[:7] = *q[:3], q[6], *q[3:6]
-        for to, _, at, _ in self.joints:
-            self.data.qpos[to] = q[at]
-
-    def _configuration(self) -> np.ndarray:
-        p, q = self.data.qpos, np.empty(self.nominal.nq)
-        q[:7] = *p[:3], *p[4:7], p[3]
-        for to, _, at, _ in self.joints:
-            q[at] = p[to]
-        return q
-
-    def _wrenches(self) -> np.ndarray:
-        """Force and couple of the ground on every foot about its link's origin, in its axes."""
-        out, data = np.zeros((len(self.feet), 6)), self.data
-        force = np.empty(6)
-        for i in range(data.ncon):
-            contact = data.contact[i]
-            self.mujoco.mj_contactForce(self.model, data, i, force)
-            frame = contact.frame.reshape(3, 3)
-            for geom, sign in ((contact.geom1, -1.0), (contact.geom2, 1.0)):
-                name = self.model.geom(geom).name
-                if not name.startswith("foot"):
-                    continue
-                k = int(name[4:])
-                body, place = self.nodes[k] + 1, self.places[k]
-                R = data.xmat[body].reshape(3, 3)
-                origin = data.xpos[body] + R @ place.translation
-                push, turn = sign * frame.T @ force[:3], sign * frame.T @ force[3:]
-                couple = turn + np.cross(contact.pos - origin, push)
-                to_link = (R @ place.rotation).T
-                out[k, :3] += to_link @ push
-                out[k, 3:] += to_link @ couple
-        return out
-
-
-def _columns(
-    robot: Robot,
-    motion: StandingMotion,
-    seen: _Seen,
-    realism: StandingRealism,
-    rng: np.random.Generator,
-) -> dict[str, np.ndarray]:
-    """The log's columns, with errors of the sensors."""
-    count, ground = len(motion.t), ground_of(robot)
-    assert ground is not None
-    pose = seen.q[:, :7] + realism.base * rng.standard_normal((count, 7))
-    pose[:, 3:] /= np.linalg.norm(pose[:, 3:], axis=1, keepdims=True)
-    names = ("x", "y", "z", "qx", "qy", "qz", "qw")
-    out = {"t": motion.t, **{f"base.{name}": pose[:, k] for k, name in enumerate(names)}}
-    joints = robot.tree.independent[1:]
-    for node in joints:
-        at = robot.tree.q_index[node.name]
-        out[f"q.{node.name}"] = seen.q[:, at] + realism.encoder * rng.standard_normal(count)
-    for node in joints:
-        v = robot.tree.v_index[node.name]
-        out[f"tau.{node.name}"] = seen.tau[:, v] + realism.torque * rng.standard_normal(count)
+def drives_of(robot: Robot, q: np.ndarray, limits: np.ndarray | None) -> Drives:
+    """Return stiffness and damping by which a robot of this size stands: its weight times its
+    height per radian in the legs; elsewhere what moves each joint's own inertia quickly.
+    """
     weight = robot.mass * float(np.linalg.norm(robot.gravity))
-    spread = realism.force * np.array([1.0, 1.0, 1.0, 0.1, 0.1, 0.1])
-    for k, foot in enumerate(ground.feet):
-        wrench = seen.wrenches[:, k] + spread * rng.standard_normal((count, 6))
-        for channel, values in zip(("fx", "fy", "fz", "tx", "ty", "tz"), wrench.T, strict=True):
-            out[f"wrench.{foot.link}.{channel}"] = values
-        size = np.linalg.norm(seen.wrenches[:, k, :3], axis=1)
-        out[f"contact.{foot.link}"] = (size > DOWN * weight).astype(float)
+    height = max(abs(float(q[2])), 0.1)
+    legs = leg_joints(robot)
+    own = np.diag(rigid_body.mass_matrix(robot, q))
+    body = robot.mass * height**2 / max(int(np.count_nonzero(legs)), 1)
+    stiffness = np.where(legs, weight * height, QUICK**2 * own)
+    damping = 2.0 * DAMPING * np.sqrt(stiffness * np.where(legs, np.maximum(own, body), own))
+    return Drives(stiffness, damping, limits)
+
+
+def _run(
+    world: GroundWorld,
+    nominal: Robot,
+    robot: Robot,
+    wanted: StandingMotion,
+    times: np.ndarray,
+    realism: Realism,
+    random: dict[str, np.random.Generator],
+    imu: str | None,
+    progress: Progress | None,
+) -> _Seen:
+    """The loop: command, measure, let time pass."""
+    count, nv = len(times), robot.nv
+    ahead = feedforward(nominal, wanted)
+    drives = drives_of(nominal, wanted.q[0], realism.limits(robot))
+    readings = Sensors(robot, realism.sensors, random)
+    place = None if imu is None else moving_link(robot, imu, "--imu")
+    period = float(np.median(np.diff(times)))
+    inner = max(1, int(np.ceil(period / STEP - 1e-9)))
+    seen = _Seen(
+        np.empty((count, robot.nq)), np.empty((count * inner, nv)),
+        np.empty((count * inner, len(world.feet), 6)), np.zeros((count * inner, 6)),
+        np.empty((count, robot.nq)), np.empty((count, nv)), np.empty((count, nv)),
+    )  # fmt: skip
+    late = realism.command_delay / period
+    payload, every = realism.payload, max(1, count // 100)
+    _settle(world, drives, _asked(wanted, ahead, 0.0))
+    for k in range(count):
+        if payload is not None and payload.time <= times[k]:
+            world.carry(payload.on(robot))
+            payload = None
+        asked = _asked(wanted, ahead, k - late)
+        dt = times[k + 1] - times[k] if k + 1 < count else period
+        q = world.q
+        _require_upright(q, wanted.q[k], abs(float(wanted.q[0, 2])), times[k])
+        seen.q[k] = q
+        seen.measured_q[k], seen.measured_dq[k] = readings.motion(times[k], q, world.dq)
+        for fine in range(k * inner, (k + 1) * inner):
+            world.command(asked, drives, dt / inner)
+            seen.tau[fine] = world.advance()
+            seen.wrenches[fine] = world.wrenches()
+            if place is not None:
+                seen.imu[fine] = world.imu(place)
+        if progress is not None and k % every == 0:
+            progress(k, count)
+    tau = _averaged(seen.tau, inner)
+    for k in range(count):
+        seen.measured_tau[k] = readings.torque(times[k], tau[k])
+    wrenches, turning = (_averaged(each, inner) for each in (seen.wrenches, seen.imu))
+    return replace(seen, tau=tau, wrenches=wrenches, imu=turning)
+
+
+def _averaged(fine: np.ndarray, inner: int) -> np.ndarray:
+    """A signal of every step of the physics, averaged around every tick over the time between two
+    ticks, as a sensor's own low-pass does.
+    """
+    half = max(1, inner // 2)
+    padded = np.concatenate(
+        [np.repeat(fine[:1], half, axis=0), fine, np.repeat(fine[-1:], half, axis=0)]
+    )
+    weights = np.r_[0.5, np.ones(2 * half - 1), 0.5] / (2 * half)
+    ticks = np.arange(0, len(fine), inner)
+    return np.asarray(sum(w * padded[ticks + k] for k, w in enumerate(weights)))
+
+
+def _settle(world: GroundWorld, drives: Drives, asked: Wanted) -> None:
+    """Put the robot on the ground and let it come to rest."""
+    world.place(asked.q)
+    for _ in range(round(SETTLING / STEP)):
+        world.command(asked, drives, STEP)
+        world.advance()
+
+
+def _asked(wanted: StandingMotion, ahead: np.ndarray, row: float) -> Wanted:
+    """What is asked for at a row of the motion, between rows on a line."""
+    k = int(np.clip(np.floor(row), 0, len(ahead) - 1))
+    after, part = min(k + 1, len(ahead) - 1), float(np.clip(row - k, 0.0, 1.0))
+    q, dq, tau = (a[k] + part * (a[after] - a[k]) for a in (wanted.q, wanted.dq, ahead))
+    return Wanted(q, dq, tau)
+
+
+def _require_upright(q: np.ndarray, wanted: np.ndarray, height: float, t: float) -> None:
+    off = max(abs(q[2] - wanted[2]) / height, float(np.abs(q[3:6] - wanted[3:6]).max()))
+    if not off < FALLEN:
+        raise UsageError(f"the robot fell {t:.2f} s after the start; give a smaller --sway")
+
+
+def _joint_columns(robot: Robot, seen: _Seen, *, speeds: bool) -> Columns:
+    """Positions, speeds where they are logged, and torques of the joints."""
+    tree, out = robot.tree, {}
+    joints = tree.independent[1:]
+    for node in joints:
+        out[f"q.{node.name}"] = seen.measured_q[:, tree.q_index[node.name]]
+    for node in joints if speeds else ():
+        out[f"dq.{node.name}"] = seen.measured_dq[:, tree.v_index[node.name]]
+    for node in joints:
+        out[f"tau.{node.name}"] = seen.measured_tau[:, tree.v_index[node.name]]
     return out
