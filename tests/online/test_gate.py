@@ -13,7 +13,8 @@ from online_cases import Run, arm, exactly, push_all, run, smooth, stopping, wro
 import thetahat as th
 from thetahat.errors import UsageError
 from thetahat.online.config import GateRules
-from thetahat.online.gate import Evidence, Gate, Score
+from thetahat.online.gate import Gate
+from thetahat.online.gate_evidence import Evidence, Score
 from thetahat.online.identifier import OnlineIdentifier
 
 NAMES = ("one", "two")

@@ -28,7 +28,8 @@ from thetahat.online.causal_filter import ONE_WAY, FilteredSample
 from thetahat.online.change import Finding, ModelDrift, Suspicion, extrapolated
 from thetahat.online.config import FilterConfig, GateRules, SolverConfig, check, moved_keywords
 from thetahat.online.encoder_zero import zero_shift
-from thetahat.online.gate import Evidence, Gate, GateState, Score
+from thetahat.online.gate import Gate, GateState
+from thetahat.online.gate_evidence import Evidence, Score
 from thetahat.online.held_out import LATER, HeldOut, usual_errors
 from thetahat.online.learner import Learner
 from thetahat.online.null_hypothesis import one_model_explains
@@ -114,14 +115,18 @@ class OnlineIdentifier:
         self._check_zeros = all_single_dof(robot) and not stated
         # scores from one sample of the buffer to the next
         self._fit_every = -(-SCORES // plan.per_update)
-        self._held_out = HeldOut(
-            robot, ticks=max(2, round(0.5 * plan.reach * plan.rate)), per_tick=SCORES
-        )
         # without the friction that is identified: a robot may well have less than its file states
         rigid = self._learner.projection.x0.copy()
         rigid[self._predictor.columns.inertial :] = 0.0
         self._nominal_model = self._predictor.model(rigid)
         self._nominal_whole = self._predictor.model(self._learner.projection.x0)
+        self._held_out = HeldOut(
+            robot,
+            ticks=max(2, round(0.5 * plan.reach * plan.rate)),
+            per_tick=SCORES,
+            rigid=self._nominal_model,
+            whole=self._nominal_whole,
+        )
         monitor = self._gate.rules.monitor
         self._payload_link = None if monitor is None else monitor.payload_link
         link = self._payload_link
@@ -154,7 +159,7 @@ class OnlineIdentifier:
         sample, valid = FilteredSample(q.copy(), zero, zero, zero), np.ones(robot.nv, dtype=bool)
         self._learner.warm(sample._replace(tau=zero + 1.0), valid)
         self._held_out.add(sample, valid)
-        self._held_out.score(self._nominal_model, self._nominal_model)
+        self._held_out.score(self._nominal_model)
         monitor = ResidualMonitor(robot, np.ones(robot.nv), model=self._nominal_model)
         monitor.push(0.0, 1e-3, sample)
         spare = Stream(robot, replace(self._stream.config, period=None), self.min_speed)
@@ -580,7 +585,7 @@ class OnlineIdentifier:
         in_use, was_open = self._in_use, self._gate.state.open
         x, model, score = self._learner.x, self._learner.model, None
         if model is not None:
-            score = self._held_out.score(model, self._nominal_model)
+            score = self._held_out.score(model)
         evidence = self._evidence(now, score)
         if (
             was_open
@@ -589,7 +594,7 @@ class OnlineIdentifier:
             and model is not in_use.model
             and not self._gate.earned(evidence)
         ):
-            model, score = in_use.model, self._held_out.score(in_use.model, self._nominal_model)
+            model, score = in_use.model, self._held_out.score(in_use.model)
             evidence = replace(evidence, held=score, surprise=self._surprises.signals)
         self._gate.judge(now, evidence)
         if not self._gate.state.open:
@@ -633,15 +638,11 @@ class OnlineIdentifier:
         )
 
     def _surprise(self, score: Score | None) -> str:
-        """Why a model needs to be expected, compared with the nominal robot with its friction and
-        without: a file may be wrong about friction by any factor.
-        """
+        """Why the last model needs to be expected."""
         model, noise = self._learner.model, self._stream.torque_noise
         if score is None or model is None:
-            return self._surprises.sentence(None, (), noise)
-        whole = self._held_out.score(model, self._nominal_whole)
-        scores = (score,) if whole is None else (score, whole)
-        surprise = self._surprises.sentence(self._learner.x, scores, noise)
+            return self._surprises.sentence(None, None, noise)
+        surprise = self._surprises.sentence(self._learner.x, score, noise)
         if surprise or self._gate.state.open or (score.r2 or 0.0) < self.threshold:
             return surprise  # below the threshold it stays closed in any case
         with f.blas_threads().limit(limits=1, user_api="blas"):
