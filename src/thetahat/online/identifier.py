@@ -479,9 +479,10 @@ class OnlineIdentifier:
             pass  # of which robot it is, is open
         elif due:
             ahead = self._learner.ahead
-            # a model from few samples says nothing about those after it
-            if ahead is not None and 2 * len(self._learner.memory) >= self.window:
-                self._held_out.predict(ahead)
+            if ahead is not None:
+                # what a model from few samples says of those after it is not held against later ones
+                if 2 * len(self._learner.memory) >= self.window:
+                    self._held_out.predict(ahead)
                 self._older.append(ahead)
             if self.buffer.needed < self.buffer.size:
                 full = len(self._older) == LATER
