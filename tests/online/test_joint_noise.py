@@ -28,7 +28,7 @@ def test_deviations_follow_the_weighed_fit_where_rows_are_enough() -> None:
 
 
 def test_an_error_of_a_strong_joint_is_none_of_a_light_one() -> None:
-    """The shoulder has a torque that no parameter explains; the last joint has none such."""
+    """The shoulder has a torque that no parameter explains; the elbow has none such."""
     truth = th.load(robots.path("arm4")).without_drive().with_drive(viscous=True, offset=True)
     rng, t = np.random.default_rng(4), np.arange(0.0, SECONDS, 1.0 / RATE)
     w, phase = 2.0 * np.pi * rng.uniform(0.2, 0.6, truth.nv), rng.uniform(0.0, 6.0, truth.nv)
@@ -44,6 +44,6 @@ def test_an_error_of_a_strong_joint_is_none_of_a_light_one() -> None:
         held, model = one.held_out, one.model
         assert model is not None
     error = held.tau - model.torque(held.q, held.dq, held.ddq)
-    shoulder, last = (np.sqrt(np.mean(error[:, v] ** 2)) for v in (1, 3))
+    shoulder, elbow = (np.sqrt(np.mean(error[:, v] ** 2)) for v in (1, 2))
     assert shoulder > 1.0
-    assert last < 0.003 * np.sqrt(np.mean(held.tau[:, 3] ** 2))
+    assert elbow < 0.005 * np.sqrt(np.mean(held.tau[:, 2] ** 2))  # 0.015 weighed by a plain fit
