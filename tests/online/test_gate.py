@@ -13,7 +13,8 @@ from online_cases import Run, arm, exactly, push_all, run, smooth, stopping, wro
 import thetahat as th
 from thetahat.errors import UsageError
 from thetahat.online.config import GateRules
-from thetahat.online.gate import Evidence, Gate, Score
+from thetahat.online.gate import Gate
+from thetahat.online.gate_evidence import Evidence, NominalSums, Score
 from thetahat.online.identifier import OnlineIdentifier
 
 NAMES = ("one", "two")
@@ -465,3 +466,34 @@ def test_the_state_is_frozen_and_speaks(robot: th.Robot, motion: Run) -> None:
         assert not one.gate
     with pytest.raises(AttributeError):
         one.gate.open = True
+
+
+def light_score(left: float, nominal_left: float, *, light: bool) -> Score:
+    """The second joint takes a thousandth of the first one's torque; of it a model leaves `left`
+    and the nominal robot `nominal_left` [squared N·m over 100 samples].
+    """
+    u2, small = np.array([1e4, 1e-2]), np.array([False, light])
+    left2 = np.array([10.0, nominal_left])
+    # Σ (τ − τ₀)² = Σ τ² − 2 Σ τ τ₀ + Σ τ₀²
+    whole = NominalSums(u2.copy(), u2 - 0.5 * left2)
+    rows = np.full(2, 100)
+    return Score(np.array([1.0, left]), u2, rows, u2.copy(), u2.copy(), whole=whole, light=small)
+
+
+@pytest.mark.parametrize(
+    ("left", "nominal_left", "light", "opens"),
+    [
+        (2e-3, 1e-1, True, True),  # a fifth of its torque, but a fiftieth of the nominal robot's
+        (2e-3, 1e-1, False, False),  # R² 0.8 of a joint that is not light
+        (2e-3, 4e-3, True, False),  # hardly better than the nominal robot
+        (4e-4, 1e-5, True, True),  # R² 0.96, whatever the nominal robot leaves
+        (2e-1, 1e-1, True, False),  # worse than the nominal robot
+    ],
+)
+def test_a_joint_without_torque_is_judged_beside_the_nominal_robot(
+    left: float, nominal_left: float, light: bool, opens: bool
+) -> None:
+    gate = Gate(GateRules(noise=0.0))
+    held = light_score(left, nominal_left, light=light)
+    gate.judge(20.0, evidence(held=held, noise=np.zeros(2)))
+    assert gate.state.open is opens, gate.state.reason

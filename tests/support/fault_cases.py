@@ -54,7 +54,7 @@ def snapshot(one: OnlineIdentifier) -> OnlineIdentifier:
         online.take,
         online.cusum_step,
         online.predict,
-        one._in_use and one._in_use.robot,
+        one._validation.in_use and one._validation.in_use.robot,
     ]
     return copy.deepcopy(one, {id(each): each for each in shared})
 

@@ -12,7 +12,8 @@ import numpy as np
 from thetahat.data.samples import STANDSTILL, USABLE, Samples
 from thetahat.model.robot import Robot
 from thetahat.online.causal_filter import FilteredSample
-from thetahat.online.gate import Score
+from thetahat.online.gate_evidence import NominalSums, Score
+from thetahat.online.model_change import is_light
 from thetahat.online.predict import Model
 
 LATELY = 3  # updates whose samples are the newest
@@ -30,10 +31,18 @@ LEAST = 1e-3  # of the torques: no model counts as better than that
 
 
 class HeldOut:
-    """The last ticks × per_tick samples."""
+    """The last ticks × per_tick samples.
 
-    def __init__(self, robot: Robot, *, ticks: int, per_tick: int) -> None:
+    rigid, whole: the nominal robot without its friction and with it.
+    """
+
+    def __init__(
+        self, robot: Robot, *, ticks: int, per_tick: int, rigid: Model, whole: Model
+    ) -> None:
+        self._robot, self._rigid, self._whole = robot, rigid, whole
         self._size, self._per_tick = ticks * per_tick, per_tick
+        # (2, samples, nv) torques of both, of the samples before `_told`
+        self._nominal, self._told = np.zeros((2, self._size, robot.nv)), 0
         widths = (robot.nq, robot.nv, robot.nv, robot.nv)
         self._arrays = FilteredSample(*(np.zeros((self._size, width)) for width in widths))
         self._valid = np.zeros((self._size, robot.nv), dtype=bool)
@@ -55,7 +64,7 @@ class HeldOut:
 
     def clear(self) -> None:
         """Empty."""
-        self._count = self._fresh = 0
+        self._count = self._fresh = self._told = 0
         self._ahead[:], self._pending[:], self._later[:] = 0.0, 0.0, 0.0
         self._valid[:] = False
 
@@ -85,7 +94,17 @@ class HeldOut:
         sample = FilteredSample(*(np.ascontiguousarray(array[order]) for array in self._arrays))
         return sample, self._valid[order]
 
-    def score(self, model: Model, nominal: Model) -> Score | None:
+    def _nominal_torques(self) -> np.ndarray:
+        """(2, n, nv) of all that is in the ring, each sample's computed once."""
+        order = self._order(self._count - self._told)
+        if len(order):
+            q, dq, ddq, _ = (np.ascontiguousarray(array[order]) for array in self._arrays)
+            for out, model in zip(self._nominal, (self._rigid, self._whole), strict=True):
+                out[order] = model.torque(q, dq, ddq)
+            self._told = self._count
+        return self._nominal[:, : len(self)]
+
+    def score(self, model: Model) -> Score | None:
         """How well a model predicts all that is in the ring, beside the nominal robot; None while
         it is empty.
         """
@@ -95,37 +114,29 @@ class HeldOut:
         q, dq, ddq, tau = (array[:n] for array in self._arrays)
         valid = self._valid[:n]
         with np.errstate(over="ignore", invalid="ignore"):
-            error, other = tau - model.torque(q, dq, ddq), nominal.torque(q, dq, ddq)
-            e2, u2, nominal2, cross = (
+            rigid, whole = self._nominal_torques()
+            error = tau - model.torque(q, dq, ddq)
+            e2, u2, nominal2, cross, whole2, whole_cross = (
                 np.sum(part, axis=0, where=valid)
-                for part in (error**2, tau**2, other**2, tau * other)
+                for part in (error**2, tau**2, rigid**2, tau * rigid, whole**2, tau * whole)
             )
             rows = np.count_nonzero(valid, axis=0)
-            usual = np.array(
-                [
-                    SIGMA * np.median(np.abs(e[v])) if v.any() else 0.0
-                    for e, v in zip(error.T, valid.T, strict=True)
-                ]
-            )
-            newest = self._order(LATELY * self._per_tick)
-            late_rows = np.count_nonzero(valid[newest], axis=0)
-            late2 = (
-                np.sum(error[newest] ** 2, axis=0, where=valid[newest])
-                * rows
-                / np.maximum(late_rows, self._per_tick)
-            )
+            late2 = rows * self._late(error)
+            size = np.sqrt(np.maximum(u2, nominal2) / np.maximum(rows, 1))
+            light, beside = is_light(self._robot, size), NominalSums(whole2, whole_cross)
+            known = e2, u2, rows, nominal2, cross, _usual(error, valid), late2
             if np.all(rows == n):
-                return Score(e2, u2, rows, nominal2, cross, usual, late2)
-            # A joint that stands still may have any dry friction, but no other torque than what
-            # carries it.
-            excess = np.maximum(
-                np.abs(error + model.coulomb * np.sign(dq))
-                - AT_REST * model.dry()
-                - (model.dry() - model.coulomb),
-                0.0,
-            )
+                return Score(*known, whole=beside, light=light)
+            excess = _beyond_friction(model, error, dq)
             still2, still_u2 = (np.sum(part, axis=0, where=~valid) for part in (excess**2, tau**2))
-        return Score(e2, u2, rows, nominal2, cross, usual, late2, still2, still_u2, n - rows)
+        return Score(*known, still2, still_u2, n - rows, whole=beside, light=light)
+
+    def _late(self, error: np.ndarray) -> np.ndarray:
+        """(nv,) mean square of errors (n, nv) over the newest samples."""
+        newest = self._order(LATELY * self._per_tick)
+        valid = self._valid[newest]
+        rows = np.maximum(np.count_nonzero(valid, axis=0), self._per_tick)
+        return np.asarray(np.sum(error[newest] ** 2, axis=0, where=valid) / rows)
 
     def predict(self, model: Model) -> None:
         """Predict the samples since the last update by the model from before it."""
@@ -170,6 +181,20 @@ class HeldOut:
         """(e'e, u'u) of all that was predicted ahead over the ring's updates."""
         e2, u2 = np.sum(self._ahead, axis=0)
         return float(e2), float(u2)
+
+
+def _usual(error: np.ndarray, valid: np.ndarray) -> np.ndarray:
+    """(nv,) σ of errors (n, nv) by their median."""
+    sizes = (np.abs(e[v]) for e, v in zip(error.T, valid.T, strict=True))
+    return np.array([SIGMA * np.median(size) if len(size) else 0.0 for size in sizes])
+
+
+def _beyond_friction(model: Model, error: np.ndarray, dq: np.ndarray) -> np.ndarray:
+    """(n, nv) by how much errors are more than dry friction: a joint that stands still may have any
+    of that, but no other torque than what carries it.
+    """
+    held = AT_REST * model.dry() + (model.dry() - model.coulomb)
+    return np.asarray(np.maximum(np.abs(error + model.coulomb * np.sign(dq)) - held, 0.0))
 
 
 def usual_errors(score: Score, noise: np.ndarray) -> np.ndarray:

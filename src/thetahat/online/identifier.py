@@ -10,49 +10,28 @@ monitor (residual_monitor.py) compares every sample with the model in use.
 from __future__ import annotations
 
 import math
-from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from thetahat.data.samples import Samples
-from thetahat.data.velocities import all_single_dof
 from thetahat.errors import UsageError
-from thetahat.identification import factor as f
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.information import Information
 from thetahat.model.robot import Robot
-from thetahat.online.after_change import STATED, AfterChange
 from thetahat.online.buffer_plan import buffer_plan
-from thetahat.online.causal_filter import ONE_WAY, FilteredSample
-from thetahat.online.change import Finding, ModelDrift, Suspicion, extrapolated
+from thetahat.online.causal_filter import FilteredSample
 from thetahat.online.config import FilterConfig, GateRules, SolverConfig, check, moved_keywords
-from thetahat.online.encoder_zero import zero_shift
-from thetahat.online.gate import Evidence, Gate, GateState, Score
-from thetahat.online.held_out import LATER, HeldOut, usual_errors
+from thetahat.online.fault_diagnosis import FaultDiagnosis
+from thetahat.online.gate import Gate, GateState
 from thetahat.online.learner import Learner
-from thetahat.online.null_hypothesis import one_model_explains
-from thetahat.online.payload_detector import PayloadDetector
-from thetahat.online.predict import Model, Predictor, has_dry_friction
-from thetahat.online.residual_monitor import Alarm, PayloadMonitor, PayloadReport, ResidualMonitor
+from thetahat.online.model_validation import ModelValidation
+from thetahat.online.predict import Model, Predictor
+from thetahat.online.residual_monitor import Alarm, PayloadReport
 from thetahat.online.sample_clock import MISSING
 from thetahat.online.sample_verdict import Events, SampleVerdict
+from thetahat.online.sampling_schedule import SamplingSchedule, Use
 from thetahat.online.stream import GOOD, SETTLING, STEPPED, Stream, StreamResult
-from thetahat.online.surprises import Surprises
-
-SCORES = 10  # samples per update that are held out and scored
-# [s] of whole samples after an interruption, before a model that was in use is used again
-RECOVERY = 0.1
-TOLD = 1.0  # [s] after an alarm, when it is said whether a payload explains it
-
-
-@dataclass(frozen=True, eq=False)
-class _InUse:
-    """The model that a controller uses while the gate is open."""
-
-    model: Model
-    robot: Robot
-    frozen: np.ndarray  # (nv,) joints whose drive is nominal, since they have not moved enough
 
 
 class OnlineIdentifier:
@@ -89,18 +68,17 @@ class OnlineIdentifier:
         gate: GateRules | None = None,
     ) -> None:
         check(robot, rate, window)
-        filtering = FilterConfig() if filter is None else filter
+        filtering, rules = filter or FilterConfig(), gate or GateRules()
         self._nominal, self.threshold = robot, threshold
         self.min_speed = filtering.speeds(robot)
         self._stream = Stream(robot, filtering, self.min_speed)
         self.buffer = plan = buffer_plan(robot, rate, window, self._stream.filter.delay)
         self.rate, self.window = plan.rate, plan.needed
-        self._gate = Gate(GateRules() if gate is None else gate, threshold, memory=plan.reach)
-        self._judged = self._gate.rules.judged(robot)
-        self._predictor, self._dry = Predictor(robot), has_dry_friction(robot)
+        self._gate = Gate(rules, threshold, memory=plan.reach)
+        self._predictor = Predictor(robot)
         self._learner = Learner(
             self._predictor,
-            SolverConfig() if solver is None else solver,
+            solver or SolverConfig(),
             guess,
             size=plan.size,
             needed=plan.needed,
@@ -108,55 +86,39 @@ class OnlineIdentifier:
             events=self.events,
             min_speed=self.min_speed,
         )
-        self._surprises = Surprises(robot, self._gate.rules, self.min_speed)
-        self._torques = self._surprises.torques
-        stated = set(self._gate.rules.expect) & {*STATED, "signals"}
-        self._check_zeros = all_single_dof(robot) and not stated
-        # scores from one sample of the buffer to the next
-        self._fit_every = -(-SCORES // plan.per_update)
-        self._held_out = HeldOut(
-            robot, ticks=max(2, round(0.5 * plan.reach * plan.rate)), per_tick=SCORES
+        self._validation = ModelValidation(
+            self._predictor,
+            rules,
+            plan,
+            learner=self._learner,
+            stream=self._stream,
+            gate=self._gate,
         )
-        # without the friction that is identified: a robot may well have less than its file states
-        rigid = self._learner.projection.x0.copy()
-        rigid[self._predictor.columns.inertial :] = 0.0
-        self._nominal_model = self._predictor.model(rigid)
-        self._nominal_whole = self._predictor.model(self._learner.projection.x0)
-        monitor = self._gate.rules.monitor
-        self._payload_link = None if monitor is None else monitor.payload_link
-        link = self._payload_link
-        self._drift = ModelDrift(robot.velocity_names, plan.reach)
-        self._detector = None if link is None else PayloadDetector(robot, link)
-        self._begin()
-        self._warm()
-        self._forget_all()
-
-    def _begin(self) -> None:
-        """Nothing has come yet."""
-        self._next_tick = self._next_score = self._moved = -math.inf
-        self._scores = 0  # since the last update
-        # since when samples are whole again (inf: no interruption); whether it was open before
-        self._interrupted, self._was_open = math.inf, False
-        self._in_use: _InUse | None = None
-        self._after: AfterChange | None = None  # what a model must be explained by, since a change
-        self.alarm: Alarm | None = None  # the last one
-        self.payload: PayloadReport | None = None  # what is held since then, where that is asked
+        self._diagnosis = FaultDiagnosis(
+            robot,
+            rules.monitor,
+            learner=self._learner,
+            stream=self._stream,
+            validation=self._validation,
+        )
+        self._torques = self._validation.surprises.torques
+        self._schedule = SamplingSchedule(plan.rate, plan.per_update)
         self.updates = 0
-        self._measured = np.full(self._nominal.nv, np.nan)  # torques of the same
+        self._measured = np.full(self._nominal.nv, np.nan)  # torques of the last sample
         self.stamp = math.nan  # [s] of the last sample that was pushed, taken or not
         self._verdict = SampleVerdict(
             False, "no sample has come yet", self._gate.state, self._nominal
         )
+        self._warm()
+        self._forget_all()
 
     def _warm(self) -> None:
         """Compile and load all that an update uses, so that none has to wait for it."""
         robot, q, zero = self._nominal, self._nominal.neutral[None], np.zeros((1, self._nominal.nv))
         sample, valid = FilteredSample(q.copy(), zero, zero, zero), np.ones(robot.nv, dtype=bool)
         self._learner.warm(sample._replace(tau=zero + 1.0), valid)
-        self._held_out.add(sample, valid)
-        self._held_out.score(self._nominal_model, self._nominal_model)
-        monitor = ResidualMonitor(robot, np.ones(robot.nv), model=self._nominal_model)
-        monitor.push(0.0, 1e-3, sample)
+        self._validation.warm(sample, valid)
+        self._diagnosis.warm(sample)
         spare = Stream(robot, replace(self._stream.config, period=None), self.min_speed)
         spare.push(0.0, q[0], zero[0], zero[0], None)
 
@@ -172,9 +134,8 @@ class OnlineIdentifier:
         """What a controller may use right now: the identified robot while the gate is open, else
         the nominal one.
         """
-        if self._gate.state.open and self._in_use is not None:
-            return self._in_use.robot
-        return self._nominal
+        in_use = self._validation.in_use
+        return self._nominal if in_use is None or not self._gate.state.open else in_use.robot
 
     @property
     def nominal(self) -> Robot:
@@ -192,6 +153,16 @@ class OnlineIdentifier:
         it); None before the first.
         """
         return self._learner.estimate
+
+    @property
+    def alarm(self) -> Alarm | None:
+        """The last one."""
+        return self._diagnosis.alarm
+
+    @property
+    def payload(self) -> PayloadReport | None:
+        """What is held since the last alarm, where that is asked (`MonitorRules.payload_link`)."""
+        return self._diagnosis.payload
 
     @property
     def events(self) -> Events:
@@ -223,7 +194,7 @@ class OnlineIdentifier:
     @property
     def held_out(self) -> Samples:
         """The samples that are in no fit and are scored, in the order they came."""
-        return self._held_out.samples
+        return self._validation.held_out.samples
 
     @property
     def solving(self) -> float:
@@ -256,10 +227,8 @@ class OnlineIdentifier:
         new evidence.
         """
         sentence = "the memory was emptied on request"
-        self._shut(sentence)
-        self._gate.clear(self.clock, sentence)
+        self._validation.reset(sentence)
         self.events.add(self.clock, "reset", sentence)
-        self._after = None
         self._forget_all()
         self._verdict = replace(self._verdict, gate=self._gate.state, robot=self.robot)
 
@@ -309,15 +278,15 @@ class OnlineIdentifier:
             result = stream.push(t, q, dq, tau, ddq)
         except UsageError as error:
             if stream.missing >= MISSING:
-                self._interrupt(f"{stream.missing} samples in a row could not be used")
+                self._validation.interrupt(f"{stream.missing} samples in a row could not be used")
             self._decide(False, str(error))
             raise
         if result is GOOD or result is STEPPED:
             now = stream.clock.t
             if stream.channels:
-                self._shut(stream.channels[0].sentence)
-            elif self._interrupted < math.inf and now - self._interrupted >= RECOVERY:
-                self._resume()
+                self._validation.shut(stream.channels[0].sentence)
+            elif self._validation.interrupted < math.inf:
+                self._validation.resume(now)
             self._use(now, now - before)
             return self._decide(True, result.reason)
         return self._exception(result)
@@ -325,18 +294,24 @@ class OnlineIdentifier:
     def _exception(self, result: StreamResult) -> SampleVerdict:
         """A sample that settles the filter, was dropped, or started the filter anew."""
         if result is SETTLING:
-            if self._interrupted < math.inf:
-                self._interrupted = self.clock
+            if self._validation.interrupted < math.inf:
+                self._validation.interrupted = self.clock
             elif self._gate.state.open:
-                self._shut("the filter starts anew")
+                self._validation.shut("the filter starts anew")
             return self._decide(True, "the filter settles")
         if result.status == "dropped":
             if result.kind == "not finite":
-                self._interrupt(result.reason)
+                self._validation.interrupt(result.reason)
             elif self._stream.missing >= MISSING:
-                self._interrupt(f"{self._stream.missing} samples in a row could not be used")
+                self._validation.interrupt(
+                    f"{self._stream.missing} samples in a row could not be used"
+                )
             return self._decide(False, result.reason)
-        self._restarted(result)
+        self._validation.restart(result)  # after a gap, or a clock that was set back
+        self._diagnosis.restart()
+        self._schedule.restart()
+        if result.forget:
+            self._forget_all()
         return self._decide(True, result.reason)
 
     def miss(self) -> SampleVerdict:
@@ -345,7 +320,7 @@ class OnlineIdentifier:
         """
         stopped = self._stream.miss()
         if stopped is not None:
-            self._interrupt(stopped.reason)
+            self._validation.interrupt(stopped.reason)
         return self._decide(False, "no sample came" if stopped is None else stopped.reason)
 
     def _decide(self, accepted: bool, reason: str) -> SampleVerdict:
@@ -361,296 +336,60 @@ class OnlineIdentifier:
             self._verdict = SampleVerdict(accepted, reason, gate, self.robot, events.report())
         return self._verdict
 
-    def _interrupt(self, sentence: str) -> None:
-        """Fall back now; the model itself is not in doubt."""
-        self._was_open |= self._gate.state.open
-        self._gate.close(self.clock, sentence, dwell=False)
-        self._interrupted = self.clock
-
-    def _resume(self) -> None:
-        self._interrupted = math.inf
-        if self._was_open:
-            self._was_open = False
-            self._gate.reopen(self.clock, "samples are whole again")
-
-    def _shut(self, sentence: str) -> None:
-        """Fall back now; open again only after the dwell time, on new evidence."""
-        if self._gate.state.open:
-            self.events.add(self.clock, "closed", sentence)
-        self._was_open = False
-        self._gate.close(self.clock, sentence)
-
-    def _restarted(self, result: StreamResult) -> None:
-        """After a gap, or a clock that was set back."""
-        if result.kind == "gap" and not result.forget:
-            self._interrupt(result.reason)
-        else:
-            self._shut(result.reason)
-            self._interrupted = math.inf
-        self._next_tick = self._next_score = -math.inf
-        self._surprises.reset()
-        if self._monitor is not None:
-            self._monitor.reset()
-        if result.forget:
-            self._forget_all()
-
     def _forget_all(self) -> None:
         """Forget what was learned, which may be of another robot."""
         self._learner.forget()
-        self._held_out.clear()
-        self._older: deque[Model] = deque(maxlen=LATER)  # models of the last updates
-        self._monitor: ResidualMonitor | None = None
-        self._suspicion: Suspicion | None = None
-        self._drift.reset()
-        if self._detector is not None:
-            self._detector.reset()
-        self._payload: PayloadMonitor | None = None
-        self._payload_told = False
+        self._validation.clear()
+        self._diagnosis.clear()
 
     # -- a good sample -----------------------------------------------------------------------------
 
     def _use(self, now: float, h: float) -> None:
-        stream, monitor = self._stream, self._monitor
+        stream, diagnosis, validation = self._stream, self._diagnosis, self._validation
         sample = stream.sample
-        if self._suspicion is not None:
-            finding = self._suspicion.push(now, h, sample, stream.filter.direction)
-            if finding is not None:
-                self._found(now, finding)
-        elif monitor is not None:
-            alarm = monitor.push(now, h, sample, stream.filter.direction)
-            if alarm is not None:
-                self._alarmed(alarm, monitor)
-        early = 0.25 * h  # stamps are rounded: a sample that is due is not to wait for the next one
-        if now < self._next_score - early:
+        if diagnosis.push(now, h):
+            self._learner.forget()
+            validation.clear()
+            diagnosis.forget()
+        use = self._schedule.use(now, h)
+        if use is Use.NOTHING:
             return
-        period = 1.0 / self.rate
-        self._next_score = _next_due(self._next_score, now, period / SCORES)
-        speed, due = np.abs(sample.dq[0]), now >= self._next_tick - early
-        if self._detector is not None and self._monitor is not None:
-            self._detect_payload(now, self._detector, self._monitor)
-        if np.any(speed >= self.min_speed):
-            self._moved = now
+        moves, usable = stream.moving(), stream.usable()
+        diagnosis.detect_payload(now, usable)
+        if np.any(moves):
+            validation.moved(now)
             if not stream.channels:
-                self._keep(now, self._usable(speed), due=due)
-        self._scores = 0 if due else self._scores + 1
-        self._surprises.add(now, sample, kept=speed >= self.min_speed)
-        if due:
-            self._next_tick = _next_due(self._next_tick, now, period)
+                self._keep(now, usable, use)
+        validation.surprises.add(now, sample, kept=moves)
+        if use is Use.UPDATE:
             self._update(now)
         else:
             self._learner.poll(now)
 
-    def _detect_payload(
-        self, now: float, detector: PayloadDetector, monitor: ResidualMonitor
-    ) -> None:
-        """Raise an alarm where all joints together tell of a mass that none tells alone."""
-        if self._in_use is None:
-            return
-        sample, trusted = self._stream.sample, self._gate.state.open and self._suspicion is None
-        usable = self._usable(np.abs(sample.dq[0]))
-        scale, model = monitor.scale, self._in_use.model
-        if detector.push(now, sample, model, scale, usable=usable, learn=trusted) and trusted:
-            joint = self._nominal.velocity_names[int(np.argmin(scale))]
-            sentence = (
-                f"the model in use stopped explaining the torques at {now:.4g} s: together they"
-                f" tell of {detector.mass:+.2g} kg on {detector.link!r}, usually within"
-                f" {detector.spread:.2g} kg"
-            )
-            self._alarmed(Alarm(now, joint, detector.mass, detector.spread, sentence), monitor)
-
-    def _usable(self, speed: np.ndarray) -> np.ndarray:
-        """(nv,) whose torques may be used. With dry friction: not a still joint's, nor one's that
-        turned round within the filter's memory.
-        """
-        if not self._dry:
-            return np.ones(len(speed), dtype=bool)
-        one_way = np.abs(self._stream.filter.direction) >= ONE_WAY
-        return np.asarray((speed >= self.min_speed) & one_way)
-
-    def _keep(self, now: float, valid: np.ndarray, *, due: bool) -> None:
-        """Fit the sample of an update, hold all others out."""
-        sample, payload = self._stream.sample, self._payload
-        if self._suspicion is not None:
+    def _keep(self, now: float, valid: np.ndarray, use: Use) -> None:
+        """Fit the sample, or hold it out; valid: (nv,) which torques count."""
+        sample = self._stream.sample
+        if self._diagnosis.suspicion is not None:
             pass  # of which robot it is, is open
-        elif due:
-            ahead = self._learner.ahead
-            # a model from few samples says nothing about those after it
-            if ahead is not None and 2 * len(self._learner.memory) >= self.window:
-                self._held_out.predict(ahead)
-                self._older.append(ahead)
-            if self.buffer.needed < self.buffer.size:
-                full = len(self._older) == LATER
-                self._held_out.predict_later(self._older[0] if full else None)
+        elif use is Use.UPDATE:
+            self._validation.predict()
             self._learner.add(sample, valid, now)
-        elif (self._scores + 1) % self._fit_every == 0 and self._scores + 1 < SCORES:
+        elif use is Use.REMEMBER:
             self._learner.remember(sample, valid)
         else:
-            self._held_out.add(sample, valid)
-        if payload is not None and now - payload.detected >= 5.0 * self.delay:
-            payload.add(sample, valid)
-
-    def _alarmed(self, alarm: Alarm, monitor: ResidualMonitor) -> None:
-        """The model in use stopped explaining the torques: fall back, and find out why."""
-        v = self._nominal.velocity_names.index(alarm.joint)
-        if extrapolated(self._stream.sample.dq[0, v], self._learner.motion.fastest[v]):
-            sentence = (
-                f"joint {alarm.joint!r} moves faster than in all that the model was identified"
-                f" from, and {alarm.residual:+.3g} are left of its torque; it is being learned"
-            )
-            self.events.add(alarm.t, "faster", sentence, alarm.joint)
-            self._shut(sentence)
-            self._monitor = None
-            return
-        unseen = self._unseen(monitor, v)
-        if unseen:
-            sentence = (
-                f"{alarm.residual:+.3g} are left of the torque of joint {alarm.joint!r} in a motion"
-                f" that was not seen before: {unseen}, so it is being learned"
-            )
-            self.events.add(alarm.t, "unseen", sentence, alarm.joint)
-            self._shut(sentence)
-            self._monitor = None
-            return
-        self.alarm, self.payload = alarm, None
-        self.events.add(alarm.t, "alarm", alarm.sentence, alarm.joint)
-        self._shut(alarm.sentence)
-        self._suspicion, self._payload_told = Suspicion(alarm, monitor, self._detector), False
-        if self._payload_link is not None and self._in_use is not None:
-            robot, scale = self._in_use.robot, monitor.scale
-            usual = 0.0 if self._detector is None else self._detector.spread
-            self._payload = PayloadMonitor(
-                robot, self._payload_link, scale, detected=alarm.t, usual=usual
-            )
-
-    def _unseen(self, monitor: ResidualMonitor, joint: int) -> str:
-        """Why what is left of a joint's torque says nothing about a change; "" where it does."""
-        in_use = self._in_use
-        if in_use is None:
-            return ""
-        moves = in_use.frozen & (np.abs(self._stream.sample.dq[0]) >= self.min_speed)
-        if np.any(moves):
-            name = self._nominal.velocity_names[int(np.argmax(moves))]
-            return f"joint {name!r} moves, of which nothing was known"
-        if one_model_explains(self._learner, self._held_out, in_use.model, monitor, joint):
-            return "one model explains it and what is remembered"
-        return ""
-
-    def _found(self, now: float, finding: Finding) -> None:
-        """A suspicion is settled: use the same model again, or forget what is older."""
-        self.events.add(now, finding.kind, finding.sentence, finding.joint)
-        payload = self._payload
-        if finding.over:
-            self._suspicion = self._payload = None
-            self._gate.reopen(now, finding.sentence, waited=True)
-            return
-        if self._in_use is not None and not set(STATED) & set(self._gate.rules.expect):
-            trusted, nominal = self._in_use.model, self._nominal_whole
-            self._after = AfterChange(trusted, nominal, self._nominal, self._payload_link)
-        self._forget_all()
-        self._payload = payload
-
-    # -- an update ---------------------------------------------------------------------------------
+            self._validation.held_out.add(sample, valid)
+        self._diagnosis.keep(now, valid)
 
     def _update(self, now: float) -> None:
-        if self._payload is not None:
-            self.payload = self._payload.report(now) or self.payload
-            self._tell_payload(now)
-        self._held_out.tick()
-        self._surprises.update()
-        self._judge(now)
+        validation, diagnosis = self._validation, self._diagnosis
+        diagnosis.update(now)
+        validation.held_out.tick()
+        validation.surprises.update()
+        if diagnosis.suspicion is None:
+            score = validation.judge(now)
+            if score is not None:
+                diagnosis.watch(score)
         self.updates += 1
-
-    def _tell_payload(self, now: float) -> None:
-        """Say once, a second after the alarm, whether a payload explains it."""
-        report = self.payload
-        if report is None or self._payload_told or now - report.detected < TOLD:
-            return
-        self._payload_told = True
-        kind = "payload" if report.explained else "sensor"
-        self.events.add(now, kind, str(report), None if self.alarm is None else self.alarm.joint)
-
-    # -- the gate ----------------------------------------------------------------------------------
-
-    def _judge(self, now: float) -> None:
-        """Score the model of this update, or the one in use while the new one has not earned its
-        place, and let the gate decide.
-        """
-        if self._interrupted < math.inf or self._suspicion is not None:
-            return
-        in_use, was_open = self._in_use, self._gate.state.open
-        x, model, score = self._learner.x, self._learner.model, None
-        if model is not None:
-            score = self._held_out.score(model, self._nominal_model)
-        evidence = self._evidence(now, score)
-        if (
-            was_open
-            and score is not None
-            and in_use is not None
-            and model is not in_use.model
-            and not self._gate.earned(evidence)
-        ):
-            model, score = in_use.model, self._held_out.score(in_use.model, self._nominal_model)
-            evidence = replace(evidence, held=score, surprise=self._surprises.signals)
-        self._gate.judge(now, evidence)
-        if not self._gate.state.open:
-            if was_open:
-                self.events.add(now, "closed", self._gate.state.reason)
-            return
-        if x is not None and model is not None and (in_use is None or model is not in_use.model):
-            in_use = self._in_use = _InUse(
-                model, self._nominal.with_parameters(x), self._learner.frozen
-            )
-            drift = self._drift.push(now, model, self._held_out.samples)
-            if drift is not None:
-                self.events.add(now, drift.kind, drift.sentence, drift.joint)
-        if score is not None and in_use is not None:
-            self._watch(in_use, score)
-        if not was_open:
-            self._after = None
-            self.events.add(now, "opened", self._gate.state.reason)
-
-    def _evidence(self, now: float, score: Score | None) -> Evidence:
-        learner = self._learner
-        return Evidence(
-            fill=len(learner.memory),
-            size=self.window,
-            r2_fit=learner.r2_fit,
-            seen=learner.seen,
-            structural_rank=len(learner.base),
-            physical=learner.physical,
-            sentence=learner.unphysical,
-            held=score,
-            ahead=self._held_out.ahead,
-            later=self._held_out.later if self.buffer.needed < self.buffer.size else None,
-            noise=self._stream.torque_noise,
-            moving=self._held_out.moving,
-            still_for=now - self._moved,
-            judged=self._judged & ~learner.frozen,
-            frozen=self._judged & learner.frozen,
-            channels=tuple(fault.sentence for fault in self._stream.channels),
-            names=self._nominal.velocity_names,
-            surprise=self._surprise(score),
-        )
-
-    def _surprise(self, score: Score | None) -> str:
-        """Why a model needs to be expected, compared with the nominal robot with its friction and
-        without: a file may be wrong about friction by any factor.
-        """
-        model, noise = self._learner.model, self._stream.torque_noise
-        if score is None or model is None:
-            return self._surprises.sentence(None, (), noise)
-        whole = self._held_out.score(model, self._nominal_whole)
-        scores = (score,) if whole is None else (score, whole)
-        surprise = self._surprises.sentence(self._learner.x, scores, noise)
-        if surprise or self._gate.state.open or (score.r2 or 0.0) < self.threshold:
-            return surprise  # below the threshold it stays closed in any case
-        with f.blas_threads().limit(limits=1, user_api="blas"):
-            if self._after is not None:
-                surprise = self._after.sentence(model, self._held_out.samples)
-            if surprise or not self._check_zeros:
-                return surprise
-            shift = zero_shift(self._nominal_model, self._held_out.samples)
-        return "" if shift is None else shift.sentence(self._nominal)
 
     def note_command(self, commanded: np.ndarray, measured: np.ndarray | None = None) -> None:
         """Take what was commanded until the last sample, (nv,) [N·m or N]: the gate compares it
@@ -659,30 +398,3 @@ class OnlineIdentifier:
         torques = self._torques
         if torques.due:  # some cycles are enough
             torques.add(commanded, self._measured if measured is None else measured)
-
-    def _watch(self, in_use: _InUse, score: Score) -> None:
-        """Monitor the model in use; its usual error is what it leaves on samples held out."""
-        rules = self._gate.rules.monitor
-        if rules is None:
-            return
-        scale = usual_errors(score, self._stream.torque_noise)
-        if not np.all(np.isfinite(scale) & (scale > 0.0)):
-            return  # nothing to compare with: what was monitored so far goes on
-        scale = np.where(in_use.frozen, np.inf, scale)
-        if self._monitor is None:
-            self._monitor = ResidualMonitor(
-                in_use.robot,
-                scale,
-                rules,
-                min_speed=self.min_speed,
-                lag=2.0 * self.delay,
-                model=in_use.model,
-            )
-        else:
-            self._monitor.use(in_use.model, scale)
-
-
-def _next_due(due: float, now: float, period: float) -> float:
-    """The next moment of a fixed rate, from time stamps; after a pause it begins anew."""
-    due = now + period if due == -math.inf else due + period
-    return due if due > now + 0.5 * period else now + period

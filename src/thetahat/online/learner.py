@@ -5,7 +5,7 @@ physical robot that goes with it.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,13 +21,20 @@ from thetahat.online.background_solver import BackgroundSolver
 from thetahat.online.causal_filter import FilteredSample
 from thetahat.online.config import Growing, SolverConfig
 from thetahat.online.joint_motion import JointMotion
-from thetahat.online.memory import create_memory
+from thetahat.online.joint_noise import JointNoise
+from thetahat.online.memory import JointSums, create_memory
 from thetahat.online.physical_model import PhysicalModel, PhysicalProjection, Solution, Task
 from thetahat.online.predict import Model, Predictor
 from thetahat.online.sample_verdict import Events
 from thetahat.online.stacked_factor import Fit, Stack, solve
 
-QUIETEST = 1e-6  # of a joint's RMS torque: noise counts as no smaller
+
+@dataclass(frozen=True, eq=False)
+class _Alike:
+    """The fit that weighs all rows alike, and what it leaves."""
+
+    fit: Fit
+    sums: JointSums
 
 
 class Learner:
@@ -56,6 +63,7 @@ class Learner:
         self._config = config
         self.memory = create_memory(config.memory, robot, size)
         self.base = self.memory.stack.base
+        self._noise = JointNoise(np.array([len(own) for own in self.memory.stack.positions]))
         self._spare = Stack(robot)  # of samples that are not remembered
         fading = not isinstance(config.memory, Growing)
         self.motion = JointMotion(robot, size, min_speed, fading=fading)
@@ -82,10 +90,11 @@ class Learner:
         """Forget what was learned, which may be of another robot."""
         self.memory.clear()
         self.motion.clear()
+        self._noise.clear()
         self.solver.drop()
         # (nv,) joints that have not moved enough: their drive stays nominal
         self.frozen = np.ones(self._predictor.robot.nv, dtype=bool)
-        self._fit: Fit | None = None
+        self._alike: _Alike | None = None
         self._estimate: Estimate | None = None
         self._solved = -math.inf
         self.x: np.ndarray | None = None
@@ -102,16 +111,18 @@ class Learner:
         """Of the last update, by the estimator as it is, or by the pseudo-inverse where that has no
         answer; None before the first.
         """
-        if self._estimate is None and self._fit is not None:
+        if self._estimate is None and self._alike is not None:
             self._estimate = solve_information(self.memory.information(), LeastSquares())
         return self._estimate
 
     @property
     def r2_fit(self) -> float | None:
         """The paper's R², of the estimate on the samples it was fitted to."""
-        if self._fit is None:
+        if self._alike is None:
             return None
-        sums = self.memory.sums(self._fit.x if self._estimate is None else self._estimate.x_base)
+        sums = self._alike.sums
+        if self._estimate is not None:
+            sums = self.memory.sums(self._estimate.x_base)
         total = float(np.sum(sums.u2))
         return 1.0 - float(np.sum(sums.e2)) / total if total > 0.0 else None
 
@@ -119,7 +130,7 @@ class Learner:
         """Compile and load all that an update uses, and forget again."""
         with f.blas_threads().limit(limits=1, user_api="blas"):
             self.memory.add(sample, valid)
-            self._nearest(solve(self.memory.triangle()), None)
+            self._nearest(self._fit_alike(), None)
         self.forget()
 
     def add(self, sample: FilteredSample, valid: np.ndarray, now: float) -> None:
@@ -131,14 +142,19 @@ class Learner:
         self.frozen = ~self.motion.told
         self._now = self.solver.now = now
         with f.blas_threads().limit(limits=1, user_api="blas"):
-            fit = self._fit = solve(memory.triangle())
+            alike = self._alike = self._fit_alike()
             self._estimate = None
-            early = self._blend is not None and not (self.enough and fit.rank == len(self.base))
+            full = alike.fit.rank == len(self.base)
+            early = self._blend is not None and not (self.enough and full)
             estimator = self._blend if early else self._estimator
             if estimator is None:
-                self._find_model(fit, None)
+                self._find_model(alike, None)
                 return
         self._submit(Task(self._config.prior_weight, estimator, memory.samples))
+
+    def _fit_alike(self) -> _Alike:
+        fit = solve(self.memory.triangle())
+        return _Alike(fit, self.memory.sums(fit.x))
 
     def remember(self, sample: FilteredSample, valid: np.ndarray) -> None:
         """Remember a sample without an estimate."""
@@ -169,31 +185,30 @@ class Learner:
         if self.solver.ready:
             self._use(self.solver.take())
 
-    def _nearest(self, fit: Fit, x_base: np.ndarray | None) -> PhysicalModel:
+    def _nearest(self, alike: _Alike, x_base: np.ndarray | None) -> PhysicalModel:
         """The model nearest to base parameters (None: the data's own), in closed form: the data's
-        factor in units of each joint's noise, which the fit leaves.
+        factor in units of each joint's noise.
         """
-        sums = self.memory.sums(fit.x)
-        rows = np.maximum(sums.rows, 1.0)
-        share = min(fit.rank / max(float(np.sum(sums.rows)), 1.0), 0.9)
-        freedom = np.maximum(sums.rows * (1.0 - share), 1.0)
-        variance = np.maximum(sums.e2 / freedom, QUIETEST**2 * sums.u2 / rows)
-        weights = 1.0 / np.sqrt(np.where(variance > 0.0, variance, 1.0))
-        factor = self.memory.triangle(np.where(self.frozen, 0.0, weights))
+        sums, rank = alike.sums, alike.fit.rank
+        self._deviations = self._noise.deviations(sums, rank)
+        factor = self.memory.triangle(np.where(self.frozen, 0.0, 1.0 / self._deviations))
         R = factor[:-1, :-1]
         z = factor[:-1, -1] if x_base is None else R @ x_base
-        return self.projection.nearest(R, z, np.sqrt(sums.u2 / rows))
+        nearest = self.projection.nearest(R, z, np.sqrt(sums.u2 / np.maximum(sums.rows, 1.0)))
+        if nearest.x is not None:
+            self._noise.update(self.memory.sums(self.base.map @ nearest.x), rank)
+        return nearest
 
-    def _find_model(self, fit: Fit, x_base: np.ndarray | None) -> None:
+    def _find_model(self, alike: _Alike, x_base: np.ndarray | None) -> None:
         """Find the physical model with these base parameters (None: nearest to the data): in closed
         form if that is physical, else by a solver.
         """
         if not (self.enough and (self.r2_fit or 0.0) >= self._least_r2):
             # the gate cannot open, so no model is needed
-            x = fit.x if x_base is None else x_base
+            x = alike.fit.x if x_base is None else x_base
             self.ahead = self._predictor.from_base(self.base.independent, x)
             return
-        nearest = self._nearest(fit, x_base)
+        nearest = self._nearest(alike, x_base)
         self.seen = nearest.seen
         if nearest.x is not None and nearest.physical:
             self._accept(nearest.x)
@@ -201,7 +216,7 @@ class Learner:
         self.unphysical = nearest.sentence
         if self.x is None or self._now - self._solved >= self._config.refit_interval:
             self._solved = self._now
-            self._submit(Task(self._config.prior_weight, x_base=x_base))
+            self._submit(Task(self._config.prior_weight, x_base=x_base, noise=self._deviations))
 
     def _submit(self, task: Task) -> None:
         info = self.memory.information()
@@ -213,15 +228,15 @@ class Learner:
 
     def _use(self, solution: Solution | None) -> None:
         """Take what was solved in the background; where that is nothing, the last model stays."""
-        if solution is None or self._fit is None:
+        if solution is None or self._alike is None:
             return
         if solution.estimate is not None:
             self._estimate = solution.estimate
             if solution.x is None and solution.status != "infeasible":
                 with f.blas_threads().limit(limits=1, user_api="blas"):
-                    self._find_model(self._fit, solution.estimate.x_base)
+                    self._find_model(self._alike, solution.estimate.x_base)
                 return
-            self.seen = self._nearest(self._fit, None).seen
+            self.seen = self._nearest(self._alike, None).seen
         if solution.x is None or not self.projection.is_physical(solution.x):
             self.unphysical = solution.sentence or "the solver's answer is not physical"
             self._events.add(

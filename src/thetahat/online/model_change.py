@@ -98,6 +98,11 @@ def measured_ratio(
     return np.where(known, cross / np.where(known, square, 1.0), np.nan)
 
 
+def is_light(robot: Robot, size: np.ndarray) -> np.ndarray:
+    """(nv,) bool: whose torques of these sizes (nv,) are too small to be compared one by one."""
+    return np.asarray(size <= SHARE * _largest(robot, size))
+
+
 def is_shown(torque: np.ndarray) -> np.ndarray:
     """(nv,) bool: whose torques changed so much that parts of them can be judged."""
     with np.errstate(invalid="ignore"):

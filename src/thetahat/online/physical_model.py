@@ -39,6 +39,7 @@ from thetahat.identification.consistency.program import MARGIN, Program, smalles
 from thetahat.identification.estimate import Estimate
 from thetahat.identification.estimators.consistent import Consistent
 from thetahat.identification.estimators.estimator import AnyEstimator, untouched
+from thetahat.identification.estimators.joint_weights import Weights
 from thetahat.identification.information import Information
 from thetahat.identification.parameter_columns import Columns
 from thetahat.identification.solve import solve as solve_information
@@ -152,6 +153,8 @@ class Task:
     estimator: AnyEstimator | None = None
     samples: Samples | None = None
     x_base: np.ndarray | None = None  # identified base parameters; None: the data's own
+    # (nv,) σ of each joint's torques; None: what an unweighted fit leaves
+    noise: np.ndarray | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,12 +191,13 @@ def _program(info: Information, task: Task) -> Solution:
     """Solve the semidefinite program: as `Consistent`, but for the right side, which is what was
     identified.
     """
+    weights = "joint" if task.noise is None else Weights(1.0 / task.noise, 1.0, task.noise)
     if task.x_base is None:
-        estimate = solve_information(info, Consistent(weight=task.weight, weights="joint"))
+        estimate = solve_information(info, Consistent(weight=task.weight, weights=weights))
         x, status, advice = estimate.x, estimate.status, estimate.advice
     else:
         problem = objective(
-            info, prior=None, weight=task.weight, metric="euclidean", weights="joint"
+            info, prior=None, weight=task.weight, metric="euclidean", weights=weights
         )
         problem = replace(problem, z=problem.R @ task.x_base)
         unseen = untouched(info, solution_of(problem))

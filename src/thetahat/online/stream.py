@@ -12,8 +12,9 @@ import numpy as np
 from thetahat.data.velocities import all_single_dof
 from thetahat.errors import UsageError
 from thetahat.model.robot import Robot
-from thetahat.online.causal_filter import YOUNG, CausalFilter
+from thetahat.online.causal_filter import ONE_WAY, YOUNG, CausalFilter
 from thetahat.online.config import FilterConfig
+from thetahat.online.predict import has_dry_friction
 from thetahat.online.sample_clock import MISSING, SampleClock, Stamp
 from thetahat.online.sample_verdict import Events
 from thetahat.online.spike_filter import START, SpikeFilter, start_thresholds
@@ -66,7 +67,7 @@ class Stream:
         self.sample = self.filter.out  # the last one, in the filter's own memory
         self.clock = SampleClock(config.period, config.reset_after)
         self._spikes = SpikeFilter(robot.velocity_names, self.events)
-        self._plain = all_single_dof(robot)
+        self._plain, self._dry = all_single_dof(robot), has_dry_friction(robot)
         self._no_rates = np.zeros(robot.nv)
         self._mode = -1
         self.missing = 0  # samples in a row that were not taken
@@ -77,6 +78,18 @@ class Stream:
     def torque_noise(self) -> np.ndarray:
         """(nv,) standard deviation of the filtered torques' noise [N·m or N]."""
         return self.filter.torque_noise(self.clock.period)
+
+    def moving(self) -> np.ndarray:
+        """(nv,) bool: which joints move in the last sample."""
+        return np.asarray(np.abs(self.sample.dq[0]) >= self.min_speed)
+
+    def usable(self) -> np.ndarray:
+        """(nv,) bool: whose torques may be used. With dry friction: not a still joint's, nor one's
+        that turned round within the filter's memory.
+        """
+        if not self._dry:
+            return np.ones(self.robot.nv, dtype=bool)
+        return np.asarray(self.moving() & (np.abs(self.filter.direction) >= ONE_WAY))
 
     # -- a sample ----------------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +11,7 @@ from thetahat.dynamics import rigid_body
 from thetahat.model.robot import Robot
 from thetahat.online.causal_filter import FilteredSample
 from thetahat.online.config import GateRules
-from thetahat.online.gate import Score
+from thetahat.online.gate_evidence import NominalSums, Score
 from thetahat.online.model_change import is_shown, measured_ratio, model_change, surprises
 from thetahat.online.signal_check import SpeedCheck, TorqueCheck
 
@@ -74,18 +73,21 @@ class Surprises:
             return ""
         return self._torques.sentence or (self._speeds.sentence if self._speeds else "")
 
-    def sentence(self, x: np.ndarray | None, scores: Sequence[Score], noise: np.ndarray) -> str:
-        """Why a model x = [θ; drive] needs to be expected; "" where it does not, or is. scores: of
-        held-out samples; noise: (nv,) of the torques.
+    def sentence(self, x: np.ndarray | None, score: Score | None, noise: np.ndarray) -> str:
+        """Why a model x = [θ; drive] needs to be expected, compared with the nominal robot with its
+        friction and without (a file may be wrong about friction by any factor); "" where it does
+        not, or is. score: of held-out samples; noise: (nv,) of the torques.
         """
         wrong = self.signals
-        if wrong or x is None or not scores:
+        if wrong or x is None or score is None:
             return wrong
+        rows = np.maximum(score.rows, 1)
+        nominal = [NominalSums(score.nominal2, score.cross)]
+        nominal += [] if score.whole is None else [score.whole]
         torque = _nearest_to_one(
             [
-                measured_ratio(self._robot, s.cross / rows, s.nominal2 / rows, noise)
-                for s in scores
-                for rows in (np.maximum(s.rows, 1),)
+                measured_ratio(self._robot, sums.cross / rows, sums.square / rows, noise)
+                for sums in nominal
             ]
         )
         if not np.any(is_shown(torque)):

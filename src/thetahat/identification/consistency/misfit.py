@@ -203,7 +203,7 @@ def objective(
     prior: np.ndarray | Robot | None,
     weight: float,
     metric: str,
-    weights: str | None,
+    weights: Weights | str | None,
     statistics: LogStatistics | None = None,
 ) -> Objective:
     """The objective of a fit to this information; arguments as `Consistent` takes them."""

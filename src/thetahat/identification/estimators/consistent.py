@@ -86,7 +86,7 @@ class Consistent:
     prior: np.ndarray | Robot | None = None
     weight: float = 1e-2
     metric: str = "euclidean"
-    weights: str | None = "iterated"
+    weights: Weights | str | None = "iterated"
     constraints: Constraints = field(default_factory=Constraints)
     solver: LogCholesky | None = None
     statistics: LogStatistics | None = None

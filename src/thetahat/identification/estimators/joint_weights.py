@@ -42,13 +42,15 @@ class Weights:
         return replace(self, variance=self.variance / share)
 
 
-def weigh(information: Information, kind: str | None) -> Weights:
-    """Weights of one kind, with the noise they leave.
+def weigh(information: Information, kind: Weights | str | None) -> Weights:
+    """Weights of one kind, with the noise they leave; those that are given already as they are.
 
     None: all torques alike, one variance for all rows, as Θ̂ = pinv(Y)·U weighs them. "joint":
     1/σ_j from the residuals of a first, unweighted fit. "iterated": the same until σ_j no longer
     change, which is maximum likelihood.
     """
+    if isinstance(kind, Weights):
+        return kind
     if kind not in KINDS:
         raise UsageError(f"weights is {kind!r}; give None, 'joint' or 'iterated'")
     solution = information.solution
