@@ -36,8 +36,8 @@ from thetahat.online.contact_detector import (
     Ticks,
     block_maxima,
     learn_contact,
-    tail,
 )
+from thetahat.online.false_alarm_level import tail
 
 GAP = 0.1  # [s] after which the observer starts again
 GUIDED = 0.25  # [s] time constant of the slow part: a push that lasts is guiding by hand

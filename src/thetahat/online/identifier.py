@@ -32,7 +32,7 @@ from thetahat.online.gate import Evidence, Gate, GateState, Score
 from thetahat.online.held_out import LATER, HeldOut, usual_errors
 from thetahat.online.learner import Learner
 from thetahat.online.null_hypothesis import one_model_explains
-from thetahat.online.payload_detector import PayloadDetector
+from thetahat.online.payload_detector import POOL, PayloadDetector
 from thetahat.online.predict import Model, Predictor, has_dry_friction
 from thetahat.online.residual_monitor import Alarm, PayloadMonitor, PayloadReport, ResidualMonitor
 from thetahat.online.sample_clock import MISSING
@@ -126,7 +126,9 @@ class OnlineIdentifier:
         self._payload_link = None if monitor is None else monitor.payload_link
         link = self._payload_link
         self._drift = ModelDrift(robot.velocity_names, plan.reach)
-        self._detector = None if link is None else PayloadDetector(robot, link)
+        self._detector = None
+        if monitor is not None and link is not None:
+            self._detector = PayloadDetector(robot, link, monitor.interval)
         self._begin()
         self._warm()
         self._forget_all()
@@ -447,16 +449,18 @@ class OnlineIdentifier:
         if self._in_use is None:
             return
         sample, trusted = self._stream.sample, self._gate.state.open and self._suspicion is None
-        usable = self._usable(np.abs(sample.dq[0]))
-        scale, model = monitor.scale, self._in_use.model
-        if detector.push(now, sample, model, scale, usable=usable, learn=trusted) and trusted:
-            joint = self._nominal.velocity_names[int(np.argmin(scale))]
-            sentence = (
-                f"the model in use stopped explaining the torques at {now:.4g} s: together they"
-                f" tell of {detector.mass:+.2g} kg on {detector.link!r}, usually within"
-                f" {detector.spread:.2g} kg"
-            )
-            self._alarmed(Alarm(now, joint, detector.mass, detector.spread, sentence), monitor)
+        model, shared = self._in_use.model, max(1.0, 2.0 * POOL * self.buffer.density)
+        told = detector.push(
+            now,
+            sample,
+            model,
+            monitor.scale,
+            lambda variance: self._learner.prediction_spread(sample, shared * variance),
+            usable=self._usable(np.abs(sample.dq[0])),
+            learn=trusted,
+        )
+        if told and trusted:
+            self._alarmed(detector.alarm(now), monitor, tested=True)
 
     def _usable(self, speed: np.ndarray) -> np.ndarray:
         """(nv,) whose torques may be used. With dry friction: not a still joint's, nor one's that
@@ -489,7 +493,7 @@ class OnlineIdentifier:
         if payload is not None and now - payload.detected >= 5.0 * self.delay:
             payload.add(sample, valid)
 
-    def _alarmed(self, alarm: Alarm, monitor: ResidualMonitor) -> None:
+    def _alarmed(self, alarm: Alarm, monitor: ResidualMonitor, *, tested: bool = False) -> None:
         """The model in use stopped explaining the torques: fall back, and find out why."""
         v = self._nominal.velocity_names.index(alarm.joint)
         if extrapolated(self._stream.sample.dq[0, v], self._learner.motion.fastest[v]):
@@ -501,7 +505,7 @@ class OnlineIdentifier:
             self._shut(sentence)
             self._monitor = None
             return
-        unseen = self._unseen(monitor, v)
+        unseen = self._unseen(monitor, v, tested=tested)
         if unseen:
             sentence = (
                 f"{alarm.residual:+.3g} are left of the torque of joint {alarm.joint!r} in a motion"
@@ -522,7 +526,7 @@ class OnlineIdentifier:
                 robot, self._payload_link, scale, detected=alarm.t, usual=usual
             )
 
-    def _unseen(self, monitor: ResidualMonitor, joint: int) -> str:
+    def _unseen(self, monitor: ResidualMonitor, joint: int, *, tested: bool) -> str:
         """Why what is left of a joint's torque says nothing about a change; "" where it does."""
         in_use = self._in_use
         if in_use is None:
@@ -531,6 +535,8 @@ class OnlineIdentifier:
         if np.any(moves):
             name = self._nominal.velocity_names[int(np.argmax(moves))]
             return f"joint {name!r} moves, of which nothing was known"
+        if tested or (self._detector is not None and self._detector.suspects):
+            return ""  # the memory's spread was reckoned with
         if one_model_explains(self._learner, self._held_out, in_use.model, monitor, joint):
             return "one model explains it and what is remembered"
         return ""
