@@ -58,7 +58,9 @@ class Suspicion:
     ) -> None:
         self.alarm, self._monitor, self._detector = alarm, monitor, detector
         self._last = alarm.t
-        self._crept = abs(alarm.residual) <= SLOW * monitor.rules.drift * alarm.scale
+        v = monitor.robot.velocity_names.index(alarm.joint)
+        crept = abs(alarm.residual) <= SLOW * monitor.lasts[v] * alarm.scale
+        self._crept = crept and not alarm.together
         monitor.reset()
 
     def push(
@@ -121,16 +123,24 @@ class ModelDrift:
             return None
         if len(samples) < LEAST_ROWS:
             return None
-        states = samples.q, samples.dq, samples.ddq
+        states, usable = (samples.q, samples.dq, samples.ddq), samples.valid
         now, then = (np.array(each.torque(*states)) for each in (model, self._reference))
-        size = np.sqrt(np.mean(now**2, axis=0))
+        rows = np.maximum(np.count_nonzero(usable, axis=0), 1)
+        size, errors, others = (
+            np.sum(each**2, axis=0, where=usable) / rows
+            for each in (samples.tau, samples.tau - now, samples.tau - then)
+        )
+        size = np.sqrt(size)
         size = np.maximum(size, WEAK * float(np.max(size)))
-        change = np.sqrt(np.mean((now - then) ** 2, axis=0)) / size
+        # what the reference errs by beyond the model in use, where torques count
+        change = np.sqrt(np.maximum(others - errors, 0.0)) / size
+        change[rows < LEAST_ROWS] = 0.0
         v = int(np.argmax(change))
         if change[v] < DRIFTED:
             return None
-        speed, difference = samples.dq[:, v], (now - then)[:, v]
-        A = np.column_stack([np.ones(len(speed)), np.sign(speed), speed, then[:, v]])
+        own = usable[:, v]
+        speed, difference = samples.dq[own, v], (now - then)[own, v]
+        A = np.column_stack([np.ones(len(speed)), np.sign(speed), speed, then[own, v]])
         left = difference - A @ np.linalg.lstsq(A, difference, rcond=1e-9)[0]
         if np.sqrt(np.mean(left**2)) > UNLIKE * change[v] * size[v]:
             return None

@@ -26,7 +26,14 @@ from thetahat.online.after_change import STATED, AfterChange
 from thetahat.online.buffer_plan import buffer_plan
 from thetahat.online.causal_filter import ONE_WAY, FilteredSample
 from thetahat.online.change import Finding, ModelDrift, Suspicion, extrapolated
-from thetahat.online.config import FilterConfig, GateRules, SolverConfig, check, moved_keywords
+from thetahat.online.config import (
+    FilterConfig,
+    GateRules,
+    MonitorRules,
+    SolverConfig,
+    check,
+    moved_keywords,
+)
 from thetahat.online.encoder_zero import zero_shift
 from thetahat.online.gate import Evidence, Gate, GateState, Score
 from thetahat.online.held_out import LATER, HeldOut, usual_errors
@@ -34,7 +41,13 @@ from thetahat.online.learner import Learner
 from thetahat.online.null_hypothesis import one_model_explains
 from thetahat.online.payload_detector import POOL, PayloadDetector
 from thetahat.online.predict import Model, Predictor, has_dry_friction
-from thetahat.online.residual_monitor import Alarm, PayloadMonitor, PayloadReport, ResidualMonitor
+from thetahat.online.residual_monitor import (
+    Alarm,
+    PayloadMonitor,
+    PayloadReport,
+    ResidualMonitor,
+    usual_level,
+)
 from thetahat.online.sample_clock import MISSING
 from thetahat.online.sample_verdict import Events, SampleVerdict
 from thetahat.online.stream import GOOD, SETTLING, STEPPED, Stream, StreamResult
@@ -128,7 +141,7 @@ class OnlineIdentifier:
         self._drift = ModelDrift(robot.velocity_names, plan.reach)
         self._detector = None
         if monitor is not None and link is not None:
-            self._detector = PayloadDetector(robot, link, monitor.interval)
+            self._detector = PayloadDetector(robot, link, monitor.interval, self.min_speed)
         self._begin()
         self._warm()
         self._forget_all()
@@ -402,6 +415,8 @@ class OnlineIdentifier:
         self._held_out.clear()
         self._older: deque[Model] = deque(maxlen=LATER)  # models of the last updates
         self._monitor: ResidualMonitor | None = None
+        rules = self._gate.rules.monitor or MonitorRules()
+        self._usual = usual_level(self._nominal, rules)  # errors while the gate was open
         self._suspicion: Suspicion | None = None
         self._drift.reset()
         if self._detector is not None:
@@ -428,6 +443,8 @@ class OnlineIdentifier:
         period = 1.0 / self.rate
         self._next_score = _next_due(self._next_score, now, period / SCORES)
         speed, due = np.abs(sample.dq[0]), now >= self._next_tick - early
+        if self._monitor is not None and self._suspicion is None and self._gate.state.open:
+            self._monitor.learn(period / SCORES)
         if self._detector is not None and self._monitor is not None:
             self._detect_payload(now, self._detector, self._monitor)
         if np.any(speed >= self.min_speed):
@@ -683,6 +700,7 @@ class OnlineIdentifier:
                 min_speed=self.min_speed,
                 lag=2.0 * self.delay,
                 model=in_use.model,
+                seen=self._usual,
             )
         else:
             self._monitor.use(in_use.model, scale)

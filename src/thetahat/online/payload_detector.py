@@ -7,9 +7,11 @@ second, r̄, tell of a payload by the generalized likelihood ratio [Kay1998] aga
     S = bᵀA⁻¹b,    A = Σ g_j g_jᵀ / V_j,    b = Σ g_j r̄_j / V_j,    g_j: row of G of joint j.
 
 V_j is the mean square of r̄_j while the gate was open. That is what the model's errors, which hang
-together over some tenths of a second, leave of an average; noise alone would leave less. Two more
-things are no payload:
+together over some tenths of a second, leave of an average; noise alone would leave less. Three
+more things are no payload:
 
+    slow joints          friction is up to a third more than sliding (Stribeck): near standstill
+                         V_j is larger by that square.
     one joint's error    friction that differs from its model. A payload is felt by several joints:
                          the statistic is S without the joint that tells most.
     a new motion         the memory leaves some combinations of parameters open, and a motion that
@@ -49,16 +51,18 @@ KNOWN = 50  # values of a joint, from which on it counts
 LEAST_ERROR = 0.01
 MANY = 10.0  # bodies of the robot: a payload is not as heavy as so many of them, in units of 0.1 m
 COLUMNS = (M, *FIRST_MOMENT)
+SLOWLY = 5.0  # times the least speed of a moving joint: friction may still be beyond sliding
+STRIBECK = 0.3  # of the dry friction, by which it is
 EARLY = 1e-6  # [s]: stamps are rounded
 
 
 class PayloadDetector:
     """Push every score of the identifier; `beyond` says whether a mass was taken up or let go.
 
-    interval: [s] between two false alarms.
+    interval: [s] between two false alarms. min_speed: (nv,) from which joints move.
     """
 
-    def __init__(self, robot: Robot, link: str, interval: float) -> None:
+    def __init__(self, robot: Robot, link: str, interval: float, min_speed: np.ndarray) -> None:
         self._robot, self._place = robot, payload_place(robot, link, None)
         size = MANY * typical_mass(robot) * np.array([1.0, HELD, HELD, HELD])
         self._prior = np.diag(size**-2.0)
@@ -67,6 +71,7 @@ class PayloadDetector:
         freedom, share = min(len(COLUMNS), robot.nv), 1.0 - 1.0 / robot.nv
         self._level = FalseAlarmLevel(1, interval, freedom, share=max(share, 0.5))
         self.link, self._interval = link, interval
+        self._slow = np.maximum(SLOWLY * min_speed, np.finfo(float).tiny)
         self.reset()
 
     def reset(self) -> None:
@@ -79,6 +84,7 @@ class PayloadDetector:
         self._learned = False  # whether the model was trusted at the last sample
         self._usual, self._count = np.zeros(nv), np.zeros(nv, dtype=int)  # V
         self._floor = np.full(nv, np.finfo(float).tiny)  # of V
+        self._friction = np.zeros(nv)
         self._information, self._tells = 0.0, 0.0  # of the mass alone; that of the last sample
         self._since = np.inf  # [s] from when on the statistic is beyond its level
         self._level.reset()
@@ -109,7 +115,7 @@ class PayloadDetector:
             f" exceed {self.level:.1f} once in {self._interval / 3600.0:.3g} h"
         )
         joint = self._robot.velocity_names[self.joint]
-        return Alarm(t, joint, self.mass, self.spread, sentence)
+        return Alarm(t, joint, self.mass, self.spread, sentence, together=True)
 
     def push(
         self,
@@ -131,7 +137,9 @@ class PayloadDetector:
         q, dq, ddq, tau = sample
         usable = usable & np.isfinite(scale)
         self._floor[usable] = (LEAST_ERROR * scale[usable]) ** 2
-        residual = (tau - self._earlier(t, model, learn=learn).torque(q, dq, ddq))[0]
+        earlier = self._earlier(t, model, learn=learn)
+        residual = (tau - earlier.torque(q, dq, ddq))[0]
+        self._friction = STRIBECK * earlier.dry() * np.exp(-((dq[0] / self._slow) ** 2))
         mean, counted, dt = self._average(t, residual, usable)
         told = counted & (self._count >= KNOWN)
         was = self.beyond
@@ -188,7 +196,7 @@ class PayloadDetector:
         """The root of S, with the memory's spread where that decides."""
         q, dq, ddq, _ = sample
         Y = rigid_body.regressor(self._robot, q[0], dq[0], ddq[0])
-        V = np.maximum(self._usual, self._floor)
+        V = np.maximum(self._usual, self._floor) + self._friction**2
         g, r, usual = (Y[:, self._place.span] @ self._to_body)[told], mean[told], V[told]
         A = g[:, :, None] * g[:, None, :] / usual[:, None, None]
         b = g * (r / usual)[:, None]
@@ -199,7 +207,7 @@ class PayloadDetector:
             return ratio
         self.mass = float(np.linalg.solve(*whole)[0])
         self.joint = int(np.flatnonzero(told)[np.argmax(r**2 / usual)])
-        wide = np.diag(usual) + spread(V)[np.ix_(told, told)]
+        wide = np.diag(usual) + spread(np.maximum(self._usual, self._floor))[np.ix_(told, told)]
         keep = ~np.eye(len(r), dtype=bool)  # all joints but one
         A, b = np.empty((len(r), 4, 4)), np.empty((len(r), 4))
         for j, others in enumerate(keep):
