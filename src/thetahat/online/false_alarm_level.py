@@ -24,6 +24,7 @@ TAIL = 0.5  # quantile of the maxima from which on their tail is fitted
 MARGIN = 1.15  # of the largest that was reached without a cause: no level is below
 BLOCK = 0.5  # [s] of which one maximum counts: errors further apart have little in common
 KEPT = 240  # maxima: two minutes
+EVERY = 8  # blocks: the tail is fitted anew; a larger maximum counts at once
 LEAST = 16  # maxima, below which nothing is said
 
 
@@ -66,7 +67,7 @@ class FalseAlarmLevel:
     def reset(self) -> None:
         """Forget what was seen."""
         self._maxima: deque[np.ndarray] = deque(maxlen=KEPT)
-        self._most, self._seconds = np.zeros(self._n), 0.0
+        self._most, self._seconds, self._blocks = np.zeros(self._n), 0.0, 0
         self.level = np.full(self._n, self._least)  # (n,)
 
     @property
@@ -74,14 +75,20 @@ class FalseAlarmLevel:
         """Whether enough was seen to say anything."""
         return len(self._maxima) >= LEAST
 
-    def add(self, values: np.ndarray, seconds: float) -> None:
-        """Take values (n,) above zero, that so many seconds of motion without a cause showed."""
-        self._most = np.maximum(self._most, values)
+    def add(self, values: np.ndarray, seconds: float) -> bool:
+        """Take values (n,) above zero, that so many seconds of motion without a cause showed;
+        return whether a block ended.
+        """
+        np.maximum(self._most, values, out=self._most)
         self._seconds += min(seconds, BLOCK)
         if self._seconds < BLOCK:
-            return
+            return False
         self._maxima.append(self._most)
-        self._most, self._seconds = np.zeros(self._n), 0.0
+        self._blocks += 1
         if self.known:
-            reach = tail(np.array(self._maxima), self._chance)
-            self.level = np.maximum(self._least, reach)
+            if self._blocks % EVERY == 0 or self._blocks <= 2 * LEAST:
+                reach = tail(np.array(self._maxima), self._chance)
+                self.level = np.maximum(self._least, reach)
+            self.level = np.maximum(self.level, MARGIN * self._most)
+        self._most, self._seconds = np.zeros(self._n), 0.0
+        return True

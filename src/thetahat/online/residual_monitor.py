@@ -204,10 +204,14 @@ class ResidualMonitor:
         self._waiting.append((self._state[self._kernels.DEVIATION].copy(), seconds))
         if len(self._waiting) < LATER:
             return
-        lately = [self._waiting[k][0] for k in range(LASTING)]
-        mean = np.nan_to_num(np.mean(lately, axis=0))
-        self._seen.add(np.abs(mean), self._waiting.popleft()[1])
-        self._raise_level()
+        first, seconds = self._waiting.popleft()
+        for k in range(LASTING - 1):
+            first += self._waiting[k][0]
+        np.abs(first, out=first)
+        first[first != first] = 0.0  # no evidence in one of them
+        first /= LASTING
+        if self._seen.add(first, seconds):
+            self._raise_level()
 
     def _raise_level(self) -> None:
         if self._seen.known:
