@@ -28,6 +28,7 @@ CONFIRM = 0.3  # [s] after an alarm, from which another one confirms it
 # [s] the same, of a light payload that residuals tell of together: a push must have faded from them
 CONFIRM_LIGHT = 0.7
 OVER = 0.5  # [s] without an alarm, after which it was a collision
+OVER_LIGHT = 1.0  # [s] the same, of a light payload: in some postures a joint or two tell of it
 SLOW = 1.5  # times the drift that may last for ever: a residual below it crept there
 DRIFTED = 0.2  # of a joint's torque by which a model may differ from the one of some time ago
 WEAK = 0.05  # of the strongest joint's torque: a weaker joint counts as if it had that
@@ -68,13 +69,13 @@ class Suspicion:
     ) -> Finding | None:
         """Take one filtered sample; return what it turns out to be, None while that is open."""
         again = self._monitor.push(t, h, sample, direction)
-        held = self._detector is not None and self._detector.beyond
+        held = self._detector is not None and self._detector.suspects
         if again is not None or held:
             self._monitor.reset()
             self._last = t
             if t - self.alarm.t >= (CONFIRM if again is not None else CONFIRM_LIGHT):
                 return self._confirmed()
-        elif t - self._last >= OVER:
+        elif t - self._last >= (OVER_LIGHT if self.alarm.together else OVER):
             span, joint = self._last - self.alarm.t, self.alarm.joint
             return Finding(
                 "collision",

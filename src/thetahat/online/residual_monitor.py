@@ -195,7 +195,7 @@ class ResidualMonitor:
     @property
     def lasts(self) -> np.ndarray:
         """(nv,) deviations σ that may last for ever."""
-        return self._state[self._kernels.LASTS]
+        return np.asarray(self._state[self._kernels.LASTS])
 
     def learn(self, seconds: float) -> None:
         """Take what the last sample left as usual, if no alarm follows within a second. seconds:
