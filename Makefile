@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow coverage golden bench real trust worlds false-alarms streams planted payloads drives intervals instruments scale docs reference lint lint-types lint-snippets format clean ros2 motor wrist-loads pushes fuzz
+.PHONY: help demo test test-slow coverage golden bench bench-check real trust worlds false-alarms streams planted payloads drives intervals instruments scale docs reference lint lint-types lint-snippets format clean ros2 motor wrist-loads pushes fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,8 +78,11 @@ intervals: $(VENV)/.dev ## whether 95 % intervals hold: simulated logs identifie
 instruments: $(VENV)/.dev ## instrumental variables beside least squares (ARGS="bias --count 100", "alarms --count 250", real)
 	$(BIN)/python -m benchmarks.instruments $(ARGS)
 
-bench: $(VENV)/.dev ## measure speed side by side with Pinocchio
+bench: $(VENV)/.dev ## measure speed side by side with Pinocchio, and write benchmarks/results.json (ARGS=ratios: only that)
 	$(BIN)/python -m benchmarks $(ARGS)
+
+bench-check: $(VENV)/.dev ## fail where a ratio of speeds is more than 15 % below benchmarks/results.json
+	$(BIN)/python -m benchmarks.ratios --check
 
 scale: $(VENV)/.dev ## long logs on one and two workers, and again from the store (ARGS=2e7: the full size, 3 GB)
 	$(BIN)/python -m benchmarks.scale $(ARGS)

@@ -15,6 +15,7 @@ from benchmarks import (
     identification,
     live,
     online,
+    ratios,
     reading,
     selection,
     start_up,
@@ -34,6 +35,7 @@ MODULES = (
     control,
     online,
     live,
+    ratios,
 )
 PARTS = {part.__name__.rpartition(".")[2]: part for part in MODULES}
 

@@ -161,9 +161,9 @@ def test_blocks_are_predicted_by_fits_that_have_not_seen_them() -> None:
     Y = full_regressor(robot, few.q, few.dq, few.ddq)
     precision = np.linalg.inv(model.S @ np.diag(1.0 / model.precision(WEIGHT)) @ model.S.T)
     for way, cut in enumerate(pieces.cuts()):
-        assert sorted(k for block in cut for k in block) == list(range(15))
+        assert sorted(k for block in cut.pieces for k in block) == list(range(15))
         found = pieces.predict(WEIGHT).cuts[way]
-        rows = np.concatenate([np.arange(edges[k], edges[k + 1]) for k in cut[1]])
+        rows = np.concatenate([np.arange(edges[k], edges[k + 1]) for k in cut.pieces[1]])
         others = np.setdiff1d(np.arange(len(few)), rows)
         H, g = precision.copy(), precision @ model.x0
         for v in range(4):

@@ -231,6 +231,14 @@ def test_a_finding_has_the_effect_of_its_kind_and_is_said(kind: str) -> None:
     assert verdict.reasons == (f"joint 'joint2': {kind}",)
 
 
+def test_gains_that_differ_leave_the_level_and_come_with_the_command_that_finds_them() -> None:
+    found = finding("gain-differences", message="drives whose gains differ would explain it")
+    assert judge(answer(findings=[found])).level == "good"
+    verdict = judge(answer(findings=[found, finding("drift")]))
+    assert verdict.level == "usable"
+    assert any("payload" in step and "--known-mass KG" in step for step in verdict.next_steps)
+
+
 def test_a_kind_that_is_unknown_changes_nothing() -> None:
     assert judge(answer(findings=[finding("ignored-columns", None)])).reasons == ()
 

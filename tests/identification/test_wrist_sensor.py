@@ -150,6 +150,11 @@ def _world(quaternion: np.ndarray, wrench: np.ndarray) -> tuple[np.ndarray, np.n
     return quaternion, np.hstack([turned.apply(wrench[:, :3]), turned.apply(wrench[:, 3:])])
 
 
+def _zeroed_world(quaternion: np.ndarray, wrench: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A weight that is the same in all poses, as of a sensor that was zeroed."""
+    return _world(quaternion, wrench - TRUE[9:15])
+
+
 def _scalar_first(quaternion: np.ndarray, wrench: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.roll(quaternion, 1, axis=1), wrench
 
@@ -163,6 +168,7 @@ def _inverse(quaternion: np.ndarray, wrench: np.ndarray) -> tuple[np.ndarray, np
     [
         (_swapped, "fx along y, fy along x"),
         (_world, "--wrench-frame world"),
+        (_zeroed_world, "--wrench-frame world"),
         (_scalar_first, "scalar came first"),
         (_inverse, "conjugate"),
     ],
@@ -184,6 +190,14 @@ def test_readings_that_are_right_pass(tmp_path: Path) -> None:
     path = table(tmp_path / "world.csv", quaternion, wrench)
     fit = calibrate(standing_poses(read_wrist_poses(path, frame="world")), DOWN)
     assert abs(fit.mass - 1.3) < 4.0 * fit.std[0]
+
+
+def test_a_sensor_without_a_tool_is_no_wrench_in_the_world(tmp_path: Path) -> None:
+    for seed in range(5):
+        quaternion, wrench = planted(seed)
+        noise = NOISE * np.random.default_rng(seed).standard_normal(wrench.shape)
+        path = table(tmp_path / "bare.csv", quaternion, TRUE[9:15] + noise)
+        check_readings(standing_poses(read_wrist_poses(path)))
 
 
 def test_poses_that_do_not_tilt_are_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from thetahat.data.friction_direction import batches_with_friction_direction
 from thetahat.data.joint_selection import TorqueCounter
@@ -21,12 +22,34 @@ from thetahat.identification.solve import solve
 from thetahat.identification.tuning.tune import Tuned
 from thetahat.model.robot import Robot
 
+KEPT = 1_000_000  # torques of a pass over a log that is kept in memory
+PASSES = 3  # that are kept: rows that are fitted, with another reference motion, held out
+
+
+@dataclass(frozen=True, eq=False)
+class _Pass:
+    """The samples of one pass over a log."""
+
+    rows: Rows
+    fitted: Robot
+    batches: tuple[Samples, ...]
+
+    def serves(self, rows: Rows, fitted: Robot) -> bool:
+        """Whether another pass would read the same samples."""
+        mine, drive, other = self.rows, self.fitted.drive, fitted.drive
+        same = (mine.log, mine.joints, mine.reference, drive.dry, drive.actuation)
+        asked = (rows.log, rows.joints, rows.reference, other.dry, other.actuation)
+        if not all(a is b for a, b in zip(same, asked, strict=True)):
+            return False
+        return mine.settings == rows.settings and mine.span == rows.span
+
 
 class LocalEngine(Engine):
     """Streams logs in this process; answers are not kept, and there is no history."""
 
     def __init__(self, progress: Progress | None = None) -> None:
         self._progress = progress or NoProgress()
+        self._passes: list[_Pass] = []  # over logs that are small enough to keep, newest last
 
     def read(self, names: Sequence[str], robot: Robot, reading: Reading) -> Log:
         """Scan the files behind these names and return them as one log."""
@@ -58,6 +81,13 @@ class LocalEngine(Engine):
         self, rows: Rows, fitted: Robot, text: str, *, every: bool = True
     ) -> Iterator[Samples]:
         """Yield the samples of the rows, batch by batch."""
+        for kept in self._passes:
+            if kept.serves(rows, fitted):
+                return iter(kept.batches)
+        return self._kept(rows, fitted, self._read(rows, fitted, text))
+
+    def _read(self, rows: Rows, fitted: Robot, text: str) -> Iterator[Samples]:
+        """Prepare the samples, batch by batch."""
         batches: Iterator[Samples]
         if isinstance(rows.log, SamplesLog):
             samples = rows.log.samples.with_form(rows.settings.form)
@@ -70,6 +100,20 @@ class LocalEngine(Engine):
                 batches = rows.reference.attached(batches, rows.settings, rows.span)
         counted = self._progress.count(batches, text, rows.stop)
         return batches_with_friction_direction(map(rows.joints.select, counted), fitted)
+
+    def _kept(self, rows: Rows, fitted: Robot, batches: Iterator[Samples]) -> Iterator[Samples]:
+        """Hand samples on, and keep them for the next pass where they are few."""
+        held: list[Samples] | None = []
+        room = KEPT
+        for batch in batches:
+            room -= len(batch) * (fitted.nv + 1)
+            if room < 0:
+                held = None
+            if held is not None:
+                held.append(batch)
+            yield batch
+        if held is not None:
+            self._passes = [*self._passes[1 - PASSES :], _Pass(rows, fitted, tuple(held))]
 
     def solve(
         self, seen: Information, whole: Information, estimator: AnyEstimator, rows: Rows

@@ -59,37 +59,52 @@ class Coupling:
 
 def coupled(names: Sequence[str], residuals: Residuals) -> list[Coupling]:
     """Pairs of these degrees of freedom whose residuals tell of a common shaft."""
-    samples, residual, out = residuals.samples, residuals.residual, []
+    samples, out = residuals.samples, []
     rows = samples.valid
+    alone: dict[tuple[int, bytes], float] = {}  # of a joint, and the rows that are compared
     for i in range(samples.nv):
         for k in range(i + 1, samples.nv):
             both = rows[:, i] & rows[:, k]
             if np.count_nonzero(both) < FEWEST:
                 continue
-            best = max(
-                (_explained(residual[both], samples.dq[both], samples.ddq[both], i, k, sign), sign)
-                for sign in (1, -1)
-            )
-            (least, shares), sign = best
+            part = _Rows(residuals.residual[both], samples.dq[both], samples.ddq[both])
+            for j in (i, k):
+                if (j, both.tobytes()) not in alone:
+                    alone[j, both.tobytes()] = part.left_by_own_drive(j)
+            left = alone[i, both.tobytes()], alone[k, both.tobytes()]
+            (least, shares), sign = max((part.explained((i, k), left, s), s) for s in (1, -1))
             if least > EXPLAINED:
                 out.append(Coupling((names[i], names[k]), sign, shares))
     return out
 
 
-def _explained(
-    residual: np.ndarray, dq: np.ndarray, ddq: np.ndarray, i: int, k: int, sign: int
-) -> tuple[float, tuple[float, float]]:
-    """(the lesser share, the share of each joint) of the residuals' squares that the shaft explains
-    on stretches left out, beyond what a rotor and friction of the joint's own would explain.
-    """
-    shaft = _drive_columns(dq[:, i] + sign * dq[:, k], ddq[:, i] + sign * ddq[:, k])
-    shares = []
-    for j in (i, k):
-        alone = _drive_columns(dq[:, j], ddq[:, j])
-        left = 1.0 - explained_share(alone, residual[:, j])
-        both = 1.0 - explained_share(np.hstack([alone, shaft]), residual[:, j])
-        shares.append(1.0 - both / left if left > 0.0 else 0.0)
-    return min(shares), (shares[0], shares[1])
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Rows in which two joints are usable."""
+
+    residual: np.ndarray
+    dq: np.ndarray
+    ddq: np.ndarray
+
+    def left_by_own_drive(self, joint: int) -> float:
+        """Share of a residual's squares that a rotor and friction of its own leave."""
+        own = _drive_columns(self.dq[:, joint], self.ddq[:, joint])
+        return 1.0 - explained_share(own, self.residual[:, joint])
+
+    def explained(
+        self, joints: tuple[int, int], left: tuple[float, float], sign: int
+    ) -> tuple[float, tuple[float, float]]:
+        """(the lesser share, the share of each joint) of the residuals' squares that the shaft
+        explains on stretches left out, beyond what a rotor and friction of its own explain.
+        """
+        i, k = joints
+        speed, acceleration = (each[:, i] + sign * each[:, k] for each in (self.dq, self.ddq))
+        shaft, shares = _drive_columns(speed, acceleration), []
+        for j, alone in zip(joints, left, strict=True):
+            own = _drive_columns(self.dq[:, j], self.ddq[:, j])
+            both = 1.0 - explained_share(np.hstack([own, shaft]), self.residual[:, j])
+            shares.append(1.0 - both / alone if alone > 0.0 else 0.0)
+        return min(shares), (shares[0], shares[1])
 
 
 def _drive_columns(speed: np.ndarray, acceleration: np.ndarray) -> np.ndarray:

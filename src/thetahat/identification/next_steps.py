@@ -83,6 +83,14 @@ class Commands:
         """Identify again with friction that grows with the load."""
         return self.identify("--load-friction")
 
+    @property
+    def weigh(self) -> str:
+        """Find the drives' gains with a payload of known mass."""
+        words = ["thetahat payload", self.robot, "WEIGHED_LOG"]
+        words += [f"--without {log}" for log in self.logs]
+        words += ["--link LINK --known-mass KG", self.options, "--out gains"]
+        return " ".join(filter(None, words))
+
     def excite(self, seconds: float) -> str:
         """Design a longer motion."""
         return f"thetahat excite {self.robot} --duration {seconds:.0f} --out motion.csv"

@@ -158,7 +158,8 @@ def verdict_of(summary: str, reasons: Sequence[Reason], usual: str | None = None
     ranked = sorted(reasons, key=lambda reason: order.index(reason.effect))  # stable
     effects = {reason.effect for reason in ranked}
     level = LEVELS[2 if WRONG in effects else 1 if SUSPECT in effects else 0]
-    steps = [step for reason in ranked if reason.effect != CORRECTED for step in reason.steps]
+    helpful = [reason for reason in ranked if reason.advice or reason.effect != CORRECTED]
+    steps = [step for reason in helpful for step in reason.steps]
     if level == "good" or not steps:
         steps = [] if usual is None else [usual]
     ordered = tuple(dict.fromkeys(steps))[:STEPS]

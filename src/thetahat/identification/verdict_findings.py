@@ -17,9 +17,11 @@ _LEVELS = {
     finding_kinds.SUSPECT: SUSPECT,
     finding_kinds.WRONG: WRONG,
 }
+# notes on what would make a result better: said, with the command
+ADVICE = {"gain-differences": CORRECTED}
 EFFECTS = {
     kind: _LEVELS[effect] for kind, effect in finding_kinds.EFFECTS.items() if effect in _LEVELS
-}
+} | ADVICE
 _OPTION = re.compile(r"--(?:gravity|units|keep|columns) [^\s;,)]+(?:,[^\s;,)]+)*")
 NAMED = 6  # joints with the same finding
 
@@ -27,7 +29,7 @@ NAMED = 6  # joints with the same finding
 def effect_of(finding: Data) -> str | None:
     """Return what a finding does to the verdict; None: nothing."""
     meaning = finding.get("effect") or finding_kinds.EFFECTS.get(finding["kind"], "")
-    return _LEVELS.get(meaning)
+    return ADVICE.get(finding["kind"], _LEVELS.get(meaning))
 
 
 def finding_reasons(data: Data, commands: Commands) -> Iterator[Reason]:
@@ -43,5 +45,7 @@ def finding_reasons(data: Data, commands: Commands) -> Iterator[Reason]:
         others = [name for name in dict.fromkeys(names) if name != first["joint"]]
         also = f" (likewise {known(others, NAMED)})" if others else ""
         option = _OPTION.search(first["message"])
-        steps = (commands.identify(option[0]),) if option else ()
-        yield Reason(effect, first["message"].rstrip(".") + also, steps)
+        steps = [commands.identify(option[0])] if option else []
+        steps += [commands.weigh] if first["kind"] in ADVICE else []
+        text = first["message"].rstrip(".") + also
+        yield Reason(effect, text, tuple(steps), advice=first["kind"] in ADVICE)

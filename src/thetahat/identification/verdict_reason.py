@@ -21,6 +21,7 @@ class Reason:
     effect: str  # CORRECTED, SUSPECT or WRONG
     text: str  # no full stop: it may be a part of a sentence
     steps: tuple[str, ...] = ()
+    advice: bool = False  # whether its steps help though nothing is wrong
 
 
 def quantity(value: float, unit: str) -> str:

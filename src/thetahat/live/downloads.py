@@ -28,6 +28,7 @@ from thetahat.identification.scores import validate
 from thetahat.identification.solve import solve
 from thetahat.identification.tuning.cross_validation import METRIC
 from thetahat.identification.verdict import Verdict, with_verdict
+from thetahat.live.held_body import HeldBody
 from thetahat.live.viewers import encodable
 from thetahat.model.io.save import save
 from thetahat.model.robot import Robot
@@ -59,6 +60,7 @@ class Snapshot:
     count: int  # samples
     held: Arrays  # samples in no fit
     x: np.ndarray | None  # parameters that predict
+    payload: HeldBody | None = None  # what a link was found to hold
 
     @staticmethod
     def of(identifier: OnlineIdentifier, t: float) -> Snapshot:
@@ -69,10 +71,11 @@ class Snapshot:
             drive = [model.drive.value(term)[motors] for term in model.drive.identified]
             x = np.concatenate([model.theta, *drive])
         held, samples = arrays(identifier.held_out), identifier.samples
+        payload = HeldBody.of(identifier)
         if samples is not None:
-            return Snapshot(t, arrays(samples), None, None, len(samples), held, x)
+            return Snapshot(t, arrays(samples), None, None, len(samples), held, x, payload)
         info = identifier.information
-        return Snapshot(t, None, info.factors, info.rows, info.samples, held, x)
+        return Snapshot(t, None, info.factors, info.rows, info.samples, held, x, payload)
 
     def information(self, robot: Robot) -> Information:
         """Return the information of the remembered samples."""
@@ -209,9 +212,11 @@ def make_downloads(robot: Robot, nominal: Robot, request: DownloadRequest) -> Do
         traces=collector.result(),
         covariance=estimate.covariance,
     )
+    payload, last = request.snapshot.payload, recent.q[-1] if len(recent) else robot.neutral
+    carried = [] if payload is None else [payload.section(nominal, last)]
     report = render(
         f"{request.title}: live identification",
-        [page[0], _section(request), *page[1:]],
+        [page[0], _section(request), *carried, *page[1:]],
         subtitle=f"after {request.snapshot.t:.1f} s, from {request.snapshot.count} samples",
     )
     text = encodable(as_text(data))

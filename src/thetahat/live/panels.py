@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from thetahat.live.held_body import HeldBody
 from thetahat.live.shared_state import Rows
 from thetahat.live.viewers import POSE_DIGITS, rounded
 from thetahat.model.joint_units import joint_units
@@ -133,7 +134,8 @@ class Panels:
         self._histories = {
             # held out, fit, worst joint, median joint, every joint
             "r2": LineHistory(4 + robot.nv, tail=tail, buckets=buckets),
-            "torque": LineHistory(3 * robot.nv, tail=1000),  # measured, predicted, nominal
+            # measured, predicted, nominal, external
+            "torque": LineHistory(4 * robot.nv, tail=1000),
             # worst joint, median joint, every joint
             "error": LineHistory(2 + robot.nv, tail=tail, buckets=buckets),
             "fill": LineHistory(2, tail=1000),
@@ -149,9 +151,11 @@ class Panels:
 
     # -- input -------------------------------------------------------------------------------------
 
-    def add(self, rows: Rows, predicted: np.ndarray, nominal: np.ndarray) -> None:
-        """Add rows of the loop, and the torques that two models predict for them."""
-        torques = np.hstack([rows.filtered[3], predicted, nominal])
+    def add(
+        self, rows: Rows, predicted: np.ndarray, nominal: np.ndarray, external: np.ndarray
+    ) -> None:
+        """Add rows of the loop, the torques that two models predict for them, and what pushes."""
+        torques = np.hstack([rows.filtered[3], predicted, nominal, external])
         torques = np.where(rows.settled[:, None], torques, np.nan)
         self._histories["torque"].add(rows.t, torques)
         if "error" in self._histories:
@@ -211,7 +215,9 @@ class Panels:
             return online_run.over_time(lines, f"desired − true [{unit}]", identified=spans)
         first, second, *rest = lines.values()
         if name == "torque":
-            return torque_over_time(first, second, *rest, unit=self.torque_units[joint])
+            nominal, external = rest
+            unit = self.torque_units[joint]
+            return torque_over_time(first, second, nominal, external=external, unit=unit)
         if name == "fill":
             return online_run.filling(
                 first, second, window=self.window, structural_rank=self.structural_rank
@@ -222,7 +228,8 @@ class Panels:
         """Return the channels of a panel's lines, by their titles."""
         n = self.robot.nv
         if name == "torque":
-            return {"measured": joint, "predicted": n + joint, "nominal": 2 * n + joint}
+            lines = ("measured", "predicted", "nominal", "external")
+            return {title: k * n + joint for k, title in enumerate(lines)}
         if name not in ("r2", "error"):
             return {"first": 0, "second": 1}
         total, first = ({HELD_OUT: 0, FIT: 1}, 4) if name == "r2" else ({}, 2)
@@ -239,14 +246,21 @@ class RobotScene:
     def __init__(self, robot: Robot) -> None:
         self._robot, self._skeleton = robot, Skeleton(robot)
         self.q, self._theta = robot.neutral, robot.theta
+        self._held: HeldBody | None = None
         self.figure, self.bodies = moving_figure(robot, self.q, self._theta, self._skeleton)
 
-    def redraw(self, theta: np.ndarray) -> bool:
-        """Redraw the ellipsoids where the parameters changed; whether they did."""
-        if np.array_equal(theta, self._theta):
+    def redraw(self, theta: np.ndarray, held: HeldBody | None = None) -> bool:
+        """Redraw the ellipsoids where the parameters or what is held changed; whether they did."""
+        if np.array_equal(theta, self._theta) and held is self._held:
             return False
-        self._theta = theta
-        self.figure, self.bodies = moving_figure(self._robot, self.q, theta, self._skeleton)
+        self._theta, self._held = theta, held
+        self.figure, self.bodies = moving_figure(
+            self._robot,
+            self.q,
+            theta,
+            self._skeleton,
+            held=None if held is None else (held.body, held.theta, held.title),
+        )
         return True
 
     @property

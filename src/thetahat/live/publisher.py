@@ -18,6 +18,7 @@ import numpy as np
 from thetahat import __version__
 from thetahat.identification.parameter_columns import Columns
 from thetahat.live import viewers as messages
+from thetahat.live.contact_watch import ContactWatch
 from thetahat.live.downloads import Arrays, ParameterTable, Snapshot
 from thetahat.live.panels import MANY, SPAN, TITLES, Panels, RobotScene
 from thetahat.live.shared_state import Filtered, RecentRows, SharedState
@@ -115,6 +116,7 @@ class Publisher:
         self.viewers, self.parameters = ViewerList(), LiveParameters(request)
         self.scene, self._models = RobotScene(shared.robot), TorqueModels(shared.robot)
         self._recent, self._gate = RecentRows(shared.robot, RECENT), shared.gate
+        self.contacts = ContactWatch(shared.robot)
         self._scene_at = self._cycle_at = -np.inf  # [s] when they were last renewed
         self._cycle: tuple[float, float] | None = None  # quantiles of its processor time [µs]
         self._resets, self._paused, self._stood = 0, False, False  # at the last frame
@@ -186,6 +188,7 @@ class Publisher:
         self._read()
         if reset:
             self.parameters.forget()
+            self.contacts.forget()
             self._scene_at = -np.inf
         news = self._news()
         self.panels.collect()
@@ -206,9 +209,14 @@ class Publisher:
         shared, now = self._shared, time.monotonic()
         rows, lost = shared.read()
         self.lost += lost
-        self._models.update(shared.snapshot)
+        snapshot = shared.snapshot
+        self._models.update(snapshot)
         if len(rows):
-            self.panels.add(rows, *self._models.torques(rows.filtered))
+            x = None if snapshot is None else snapshot.x
+            external = self.contacts.add(rows, x, shared.gate)
+            self.panels.add(rows, *self._models.torques(rows.filtered), external)
+            for event in self.contacts.events():
+                shared.events.add(event.t, "contact", event.sentence)
             self._recent.add(rows)
             self.t, self.scene.q = float(rows.t[-1]), rows.q[-1]
             self._identified = bool(rows.identified[-1])
@@ -231,7 +239,8 @@ class Publisher:
             self.parameters.request(shared.snapshot)
         theta = self.parameters.table.theta
         theta = shared.robot.theta if theta is None else theta
-        if now - self._scene_at >= SCENE and self.scene.redraw(theta):
+        held = None if shared.snapshot is None else shared.snapshot.payload
+        if now - self._scene_at >= SCENE and self.scene.redraw(theta, held):
             self._scene_at = now
             figure = {"type": "figure", "id": "scene", "figure": self.scene.figure}
             out.append(messages.to_json(figure))
@@ -275,8 +284,11 @@ class Publisher:
         in_use = self._identified or not info.control.controlled
         identified = self._gate.open and not status.forced and in_use
         p50, p99 = (None, None) if self._cycle is None else (round(x, 2) for x in self._cycle)
-        condition = self.parameters.table.condition
+        condition, snapshot = self.parameters.table.condition, shared.snapshot
+        held = None if snapshot is None else snapshot.payload
         return {
+            "contact": self.contacts.state(),
+            "payload": None if held is None else held.state(),
             "gate": messages.gate(self._gate, window=info.identifier.window, condition=condition),
             "model": "identified" if identified else "nominal",
             "forced": status.forced,

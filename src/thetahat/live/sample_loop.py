@@ -42,6 +42,7 @@ from thetahat.online.sample_verdict import Event
 
 MOST_COMMANDS = 256  # that may wait
 MASS_CHANGE = 0.05  # of a payload's mass: less is not worth an event
+SURE = 2.0  # standard deviations of a mass that is told
 DROPPED = ("not finite", "spike", "duplicate", "out of order")  # events of samples not used
 HEAD = struct.Struct("<I")
 PERIOD = 0.02  # [s] between two packets of a loop process
@@ -110,7 +111,9 @@ class SampleLoop:
         report = identifier.payload
         if report is None or report.mass is None:
             return
-        mass, last = report.mass, self._mass
+        mass, last, std = report.mass, self._mass, report.payload.mass_std
+        if std is None or abs(mass) < SURE * std:
+            return
         if last is None or abs(mass - last) > MASS_CHANGE * max(abs(last), 0.02):
             self._mass = mass
             what = "picked up" if mass > 0.0 else "released"

@@ -10,37 +10,41 @@ a by least squares, with a floor of white noise, c not negative, by iterated wei
 begins m ticks ago adds g_0 … g_m to w, with g_i = 1 − Σ_(l ≤ i) a_l. The statistic is the largest
 of the matched filters over beginnings within 50 ms (generalized likelihood ratio [Kay1998]):
 
-    S = max_m |Σ g·w/σ²| / √(Σ g²/σ²)
+    S = max_m |Σ g·w/σ²| / √(Σ g²/σ² + (s·Σ g²/σ²)²)
 
-Its threshold comes from maxima over blocks of time of the same motion: the tail of their squares
-is taken as exponential, and no threshold is below what the motion itself reached, with a margin.
+Where the model's dry friction just changed by Δ, s = Δ/3 is the standard deviation of a step that
+is no push: the joint's own friction turns later and more smoothly. Otherwise s = 0. Where residuals
+have spikes, a w beyond some standard deviations counts as no more than these.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import nnls
-
-from thetahat.errors import NotIdentifiable
-from thetahat.online.false_alarm_level import tail
 
 TICK = 0.005  # [s] over which residuals are averaged; one sample where these are slower
 CLOSED = 0.75  # of a tick, after which it ends
 WITHIN = 0.05  # [s] in which a push is to be found
-MEMORY = 0.1  # [s] of residuals that predict the next
-FLOOR = 0.3  # of the residual's RMS: white noise that is always reckoned with
 BLOCK = 0.25  # [s] of which one maximum counts
-LEAST_BLOCKS = 16
 SLOW = 0.03  # [s] time constant of accelerations
 REVERSAL, STANDSTILL = 0.2, 0.01  # of the RMS speed: friction changes its sign; nothing moves
-ROUNDS = 8  # of the weights
-QUIETEST = 0.05  # of the mean variance: the least share that no motion adds
-HOUR = 3600.0  # [s]
+# of a step of the model's dry friction, as a standard deviation: the joint's is smoother or later
+UNSURE = 1.0 / 3.0
+
+
+@dataclass(frozen=True, eq=False)
+class Tick:
+    """Averages over one tick, (nv,) each."""
+
+    residual: np.ndarray  # [N·m or N]
+    speed: np.ndarray
+    acceleration: np.ndarray  # low-passed
+    dry: np.ndarray  # [N·m or N] dry friction of the model, at its end
+    length: float  # [s]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +54,21 @@ class Ticks:
     residual: np.ndarray  # (n, nv) [N·m or N]
     speed: np.ndarray  # (n, nv)
     acceleration: np.ndarray  # (n, nv), low-passed
+    dry: np.ndarray  # (n, nv) [N·m or N] dry friction of the model
     period: float  # [s] mean length of a tick
+
+    @staticmethod
+    def of(ticks: Collection[Tick], nv: int) -> Ticks:
+        """Return ticks one after the other."""
+        columns = (
+            [each.residual for each in ticks],
+            [each.speed for each in ticks],
+            [each.acceleration for each in ticks],
+            [each.dry for each in ticks],
+        )
+        arrays = [np.array(column).reshape(-1, nv) for column in columns]
+        period = float(np.mean([each.length for each in ticks])) if ticks else BLOCK
+        return Ticks(arrays[0], arrays[1], arrays[2], arrays[3], period)
 
 
 class TickClock:
@@ -62,9 +80,9 @@ class TickClock:
         self._acceleration = np.zeros(nv)
 
     def add(
-        self, step: float, residual: np.ndarray, speed: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float] | None:
-        """Take a sample; return residual, speed, acceleration and length of a tick that ends."""
+        self, step: float, residual: np.ndarray, speed: np.ndarray, dry: np.ndarray
+    ) -> Tick | None:
+        """Take a sample; return a tick that ends."""
         self._sums += step * np.array([residual, speed])
         self._time += step
         if self._time < CLOSED * TICK:
@@ -76,7 +94,7 @@ class TickClock:
             slope = (mean[1] - self._before) / length
             self._acceleration = keep * self._acceleration + (1.0 - keep) * slope
         self._before = mean[1]
-        return mean[0], mean[1], self._acceleration.copy(), length
+        return Tick(mean[0], mean[1], self._acceleration.copy(), dry, length)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +106,9 @@ class ContactModel:
     scale: np.ndarray  # (features, nv) shares of the variance of what is not predicted
     usual: np.ndarray  # (2, nv) RMS speed and acceleration
     threshold: np.ndarray  # (nv,) of the statistic
+    # (nv,) standard deviations as which a larger one counts: of residuals with spikes
+    most: np.ndarray
+    unsure: float = UNSURE  # standard deviation of a step of dry friction, as a share of it
 
     @property
     def order(self) -> int:
@@ -97,7 +118,12 @@ class ContactModel:
     @property
     def response(self) -> np.ndarray:
         """What a push of size one adds to the unpredicted residuals, (K, nv)."""
-        return step_response(self.a, max(1, int(WITHIN / self.period + 1e-6)))
+        return step_response(self.a, self.reach)
+
+    @property
+    def reach(self) -> int:
+        """In how many ticks a push is to be found."""
+        return max(1, int(WITHIN / self.period + 1e-6))
 
     def spread(self, speed: np.ndarray, acceleration: np.ndarray) -> np.ndarray:
         """Return the standard deviation of unpredicted residuals, (n, nv), in such motion."""
@@ -106,9 +132,11 @@ class ContactModel:
 
     def statistics(self, ticks: Ticks) -> np.ndarray:
         """Return the statistic of every tick of a run from the order-th on, (n − p, nv)."""
+        g = self.response
         w = unpredicted(ticks.residual, self.a)
         spread = self.spread(ticks.speed, ticks.acceleration)[self.order :]
-        return matched(w, spread, self.response)
+        unsure = self.unsure * turned(ticks.dry, self.reach)[self.order :]
+        return matched(np.clip(w, -self.most * spread, self.most * spread), spread, g, unsure)
 
 
 def features(speed: np.ndarray, acceleration: np.ndarray) -> np.ndarray:
@@ -142,8 +170,21 @@ def step_response(a: np.ndarray, count: int) -> np.ndarray:
     return np.asarray(1.0 - rising[np.minimum(np.arange(count), len(a))])
 
 
-def matched(w: np.ndarray, spread: np.ndarray, response: np.ndarray) -> np.ndarray:
-    """Return the largest matched filter over beginnings, (n, nv)."""
+def turned(dry: np.ndarray, reach: int) -> np.ndarray:
+    """Return by how much the model's dry friction went up and down in the last ticks, (n, nv)."""
+    high, low = dry.copy(), dry.copy()
+    for back in range(1, min(reach + 1, len(dry))):
+        high[back:] = np.maximum(high[back:], dry[:-back])
+        low[back:] = np.minimum(low[back:], dry[:-back])
+    return np.asarray(high - low)
+
+
+def matched(
+    w: np.ndarray, spread: np.ndarray, response: np.ndarray, unsure: np.ndarray
+) -> np.ndarray:
+    """Return the largest matched filter over beginnings, (n, nv). unsure: (n, nv) standard
+    deviation of steps that are none.
+    """
     n, best = len(w), np.zeros_like(w)
     weight = 1.0 / spread**2
     weighted = w * weight
@@ -151,80 +192,10 @@ def matched(w: np.ndarray, spread: np.ndarray, response: np.ndarray) -> np.ndarr
         g = response[:m]
         along = sum(g[i] * weighted[i : n - m + 1 + i] for i in range(m))
         size = sum(g[i] ** 2 * weight[i : n - m + 1 + i] for i in range(m))
+        size = size + (unsure[m - 1 :] * size) ** 2
         value = np.abs(along) / np.sqrt(np.maximum(size, 1e-300))
         best[m - 1 :] = np.maximum(best[m - 1 :], value)
     return best
-
-
-def learn_contact(runs: Sequence[Ticks], *, rms: np.ndarray, false_alarms: float) -> ContactModel:
-    """Learn from runs without contact.
-
-    Args:
-        runs: of ticks.
-        rms: (nv,) of the observer's torque in them.
-        false_alarms: per hour, of all joints together.
-
-    """
-    long = [run for run in runs if len(run.residual) > 0]
-    period = float(np.mean([run.period for run in long])) if long else TICK
-    p, floor = max(1, round(MEMORY / period)), FLOOR * np.maximum(rms, 1e-12)
-    long = [run for run in long if len(run.residual) > 2 * p]
-    size = max(1, round(BLOCK / period))
-    seconds = period * sum(len(run.residual) for run in long)
-    if seconds < LEAST_BLOCKS * BLOCK:
-        raise NotIdentifiable(
-            f"{seconds:.3g} s of motion without contact do not tell thresholds; give"
-            f" {LEAST_BLOCKS * BLOCK:.3g} s or more"
-        )
-    a = _prediction([run.residual for run in long], p, floor)
-    usual = np.array(
-        [
-            np.sqrt(np.mean(np.concatenate(each) ** 2, axis=0)) + 1e-9
-            for each in ([run.speed for run in long], [run.acceleration for run in long])
-        ]
-    )
-    w = np.concatenate([unpredicted(run.residual, a) for run in long])
-    F = np.concatenate(
-        [features(run.speed / usual[0], run.acceleration / usual[1])[p:] for run in long]
-    )
-    always = floor**2 * (1.0 + np.sum(a**2, axis=0))
-    scale = np.stack(
-        [_variance(F[:, j], w[:, j] ** 2 + always[j]) for j in range(w.shape[1])], axis=1
-    )
-    model = ContactModel(period, a, scale, usual, np.ones(w.shape[1]))
-    maxima = np.concatenate([block_maxima(model.statistics(run), size) for run in long])
-    chance = false_alarms * size * period / HOUR / w.shape[1]
-    return ContactModel(period, a, scale, usual, tail(maxima, chance))
-
-
-def _prediction(runs: Sequence[np.ndarray], p: int, floor: np.ndarray) -> np.ndarray:
-    """Coefficients (p, nv) by least squares, as of residuals with white noise added."""
-    nv, out = runs[0].shape[1], []
-    for j in range(nv):
-        A = np.concatenate(
-            [np.stack([e[p - 1 - i : len(e) - 1 - i, j] for i in range(p)], axis=1) for e in runs]
-        )
-        b = np.concatenate([e[p:, j] for e in runs])
-        normal = A.T @ A + floor[j] ** 2 * len(A) * np.eye(p)
-        out.append(np.linalg.solve(normal, A.T @ b))
-    return np.stack(out, axis=1)
-
-
-def _variance(F: np.ndarray, squares: np.ndarray) -> np.ndarray:
-    """Shares (features,) of the variance, by weights that follow from it."""
-    mean = float(np.mean(squares))
-    spread, shares = np.full(len(squares), mean), np.zeros(F.shape[1])
-    for _ in range(ROUNDS):
-        shares, _ = nnls(F / spread[:, None], squares / spread)
-        shares[0] = max(shares[0], QUIETEST * mean)
-        spread = F @ shares
-    return shares
-
-
-def block_maxima(values: np.ndarray, size: int) -> np.ndarray:
-    """Return maxima over whole blocks of rows, (blocks, nv)."""
-    count = len(values) // size
-    return np.asarray(values[: count * size].reshape(count, size, values.shape[1]).max(axis=1))
 
 
 class ContactDetector:
@@ -232,22 +203,16 @@ class ContactDetector:
 
     def __init__(self, model: ContactModel) -> None:
         self.model = model
-        self._response = model.response
-        count = model.order + len(self._response)
-        self._rows: deque[tuple[np.ndarray, np.ndarray, np.ndarray]] = deque(maxlen=count)
+        self._rows: deque[Tick] = deque(maxlen=model.order + model.reach)
 
     def reset(self) -> None:
         """Forget all ticks."""
         self._rows.clear()
 
-    def add(
-        self, residual: np.ndarray, speed: np.ndarray, acceleration: np.ndarray
-    ) -> np.ndarray | None:
+    def add(self, tick: Tick) -> np.ndarray | None:
         """Take a tick, and return the statistic over its threshold, (nv,); None at first."""
-        self._rows.append((residual, speed, acceleration))
-        p = self.model.order
-        if len(self._rows) <= p:
+        self._rows.append(tick)
+        if len(self._rows) <= self.model.order:
             return None
-        e, v, acc = (np.array(each) for each in zip(*self._rows, strict=True))
-        w, spread = unpredicted(e, self.model.a), self.model.spread(v[p:], acc[p:])
-        return np.asarray(matched(w, spread, self._response)[-1] / self.model.threshold)
+        statistics = self.model.statistics(Ticks.of(self._rows, len(tick.residual)))
+        return np.asarray(statistics[-1] / self.model.threshold)

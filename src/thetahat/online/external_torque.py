@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,31 +26,34 @@ from thetahat.dynamics import rigid_body
 from thetahat.errors import UsageError, check_positive
 from thetahat.kernels.direction import follow
 from thetahat.model.robot import Robot
+from thetahat.online.contact_calibration import HOUR, block_maxima, learn_contact
 from thetahat.online.contact_detector import (
     BLOCK,
-    HOUR,
+    UNSURE,
     WITHIN,
     ContactDetector,
     ContactModel,
+    Tick,
     TickClock,
     Ticks,
-    block_maxima,
-    learn_contact,
 )
 from thetahat.online.false_alarm_level import tail
+from thetahat.online.observed_motion import MotionAlignment
 
 GAP = 0.1  # [s] after which the observer starts again
 GUIDED = 0.25  # [s] time constant of the slow part: a push that lasts is guiding by hand
 # of the largest slow part without contact: errors of a model are slow, too, and motion that was not
 # fitted has larger ones
 SLOW_MARGIN = 2.0
+AT_REST = 0.05  # of the RMS speed: a joint that turns slower may be held by dry friction
 RELEASED = 0.5  # of a push: below, it is over
-RESTING = 0.1  # [s] after a push in which none is looked for
+RESTING = 0.1  # [s] after a push begins or ends in which no other is looked for
 LONGEST = 10.0  # [s] of one push; what lasts longer is an error of the model
 SETTLED = 5.0  # time constants of the observer, after which it counts
 DELAYED = 0.05  # [s] largest delay between torque and motion
 
-Run = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # t, q, dq, tau
+# t, q, dq, tau; dq None: not measured
+Run = tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +64,7 @@ class Contact:
     torque: np.ndarray  # (nv,) [N·m or N] on the robot
     kind: str  # "none", "collision" or "hand-guiding"
     joint: str | None  # the one furthest above its threshold
+    since: float | None  # [s] when it began; of two pushes on top of one another, the second
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +73,9 @@ class _Push:
 
     joint: int
     since: float  # [s]
-    before: np.ndarray  # (nv,) torques without it
+    before: np.ndarray  # (nv,) slow part of the torques without it
     size: float  # by which the joint's differs
+    latest: float  # [s] since when it is what it is: of another push on top
 
 
 class ExternalTorque:
@@ -113,6 +118,7 @@ class ExternalTorque:
         self.robot, self.threshold, self.bandwidth = robot, limit, float(bandwidth)
         self.contact, self.delay = contact, float(delay)
         self._detector = None if contact is None else ContactDetector(contact)
+        self._stiction = _stiction(robot)
         self.reset()
 
     @staticmethod
@@ -120,27 +126,35 @@ class ExternalTorque:
         robot: Robot,
         runs: Sequence[Run],
         *,
-        false_alarms: float = 1.0,
+        false_alarms: float | None = None,
         bandwidth: float = 60.0,
         delay: float = 0.0,
+        unsure: float = UNSURE,
     ) -> ExternalTorque:
         """Return an observer with thresholds from runs without contact.
 
         Args:
             robot: the identified robot.
-            runs: (t, q, dq, tau) of each run, at the rate at which samples will be pushed.
-            false_alarms: per hour, of all joints together.
+            runs: (t, q, dq, tau) of each run, at the rate at which samples will be pushed; dq None
+                where it is not measured.
+            false_alarms: per hour, of all joints together. None: one in as much time as the runs
+                last, the least that they show; a lower rate is taken from how the largest
+                deviations thin out.
             bandwidth: of the observer [rad/s].
             delay: of torques behind the motion [s].
+            unsure: standard deviation of what the model's dry friction is off by for 50 ms after it
+                turned, as a share of how far it turned: 1 for signals behind a low-pass.
 
         """
-        check_positive("false_alarms", false_alarms)
+        shown = sum(float(t[-1] - t[0]) for t, *_ in runs if len(t))
+        rate = HOUR / max(shown, BLOCK) if false_alarms is None else false_alarms
+        check_positive("false_alarms", rate)
         observer = ExternalTorque(robot, bandwidth=bandwidth, delay=delay)
         seen = [observer.observe(run) for run in runs]
         rms = np.sqrt(np.mean(np.concatenate([each.torque for each in seen]) ** 2, axis=0))
         ticks = [each.ticks for each in seen]
-        contact = learn_contact(ticks, rms=rms, false_alarms=0.5 * false_alarms)
-        chance = 0.5 * false_alarms * BLOCK / HOUR / robot.nv
+        contact = learn_contact(ticks, rms=rms, false_alarms=0.5 * rate, unsure=unsure)
+        chance = 0.5 * rate * BLOCK / HOUR / robot.nv
         maxima = np.concatenate([each.slow for each in seen])
         return ExternalTorque(
             robot,
@@ -153,28 +167,24 @@ class ExternalTorque:
     def observe(self, run: Run) -> Observed:
         """Push a run from the beginning, and return what is left of it."""
         self.reset()
-        ticks, torque, slow, time = [], [], [], []
-        for row in zip(*run, strict=True):
+        ticks: list[Tick] = []
+        torque, slow, time = [], [], []
+        for row in _rows(run):
             self.push(*row)
             ticks += [] if self._tick is None else [self._tick]
             torque.append(self._torque)
             slow.append(np.abs(self._slow))
-            time.append(float(row[0]))
+            time.append(row[0])
         if not time:
             raise UsageError("a run has no samples; give runs of motion without contact")
         since = np.array(time) - time[0]
         period = max(float(np.median(np.diff(time))) if len(time) > 1 else BLOCK, 1e-6)
         begin = int(np.searchsorted(since, SETTLED / self.bandwidth))
         size = max(1, round(BLOCK / period))
-        first = int(
-            np.searchsorted(np.cumsum([each[3] for each in ticks]), SETTLED / self.bandwidth)
-        )
-        nv = self.robot.nv
-        columns = [np.array([each[k] for each in ticks[first:]]).reshape(-1, nv) for k in range(3)]
-        lengths = [each[3] for each in ticks[first:]]
-        mean = float(np.mean(lengths)) if lengths else BLOCK
+        lasted = np.cumsum([each.length for each in ticks])
+        first = int(np.searchsorted(lasted, SETTLED / self.bandwidth))
         return Observed(
-            Ticks(columns[0], columns[1], columns[2], mean),
+            Ticks.of(ticks[first:], self.robot.nv),
             np.array(torque)[begin:],
             block_maxima(np.array(slow)[begin:], size),
         )
@@ -186,69 +196,69 @@ class ExternalTorque:
         self._momentum, self._driving = np.zeros(nv), np.zeros(nv)
         self._torque, self._slow = np.zeros(nv), np.zeros(nv)
         self._direction = np.zeros(len(self.robot.drive.viscous))
-        self._samples: deque[tuple[float, np.ndarray, np.ndarray]] = deque(maxlen=1000)
+        self._alignment = MotionAlignment(self.delay)
+        self._moment: float | None = None  # [s] of the motion that was taken last
+        self._rest = np.zeros(nv)  # share of time in which a joint stands still, as slow as _slow
+        self._since: float | None = None
         self._clock = TickClock(nv)
         self._push: _Push | None = None
         self._quiet = -math.inf  # [s] until when no push is looked for
-        self._tick: tuple[np.ndarray, np.ndarray, np.ndarray, float] | None = None
+        self._tick: Tick | None = None
         self._earlier: deque[tuple[float, np.ndarray]] = deque(maxlen=1000)
         if self._detector is not None:
             self._detector.reset()
 
-    def push(self, t: float, q: np.ndarray, dq: np.ndarray, tau: np.ndarray) -> Contact:
-        """Take one sample: position, velocity and motor torque of every joint."""
-        step = None if self._t is None else float(t) - self._t
-        if step is not None and step <= 0.0:
+    def push(self, t: float, q: np.ndarray, dq: np.ndarray | None, tau: np.ndarray) -> Contact:
+        """Take one sample: position, velocity and motor torque of every joint. Without velocities
+        (dq None) they are the slope of the last 10 ms of positions.
+        """
+        if self._t is not None and t <= self._t:
             raise UsageError(f"time is {t} s after {self._t} s; give samples in the order of time")
-        if step is not None and step > GAP:
+        if self._t is not None and t - self._t > GAP:
             self.reset()
-            step = None
         tau = np.asarray(tau, dtype=float)
         if tau.shape != (self.robot.nv,) or not np.all(np.isfinite(tau)):
             raise UsageError(f"tau at {t} s is {tau!r}; give one finite number per joint")
-        motion = np.array([q, dq], dtype=float)
-        motion, tau = self._aligned(float(t), motion, tau)
+        self._t, self._tick = float(t), None
+        aligned = self._alignment.add(float(t), q, dq, tau)
+        if aligned is not None:
+            self._observe(*aligned)
+        return self._contact(float(t))
+
+    def _observe(self, t: float, motion: np.ndarray, tau: np.ndarray) -> None:
+        """Bring torques up to date with position, velocity and torque of one moment."""
         q, dq = motion
+        step = None if self._moment is None else t - self._moment
         momentum = rigid_body.mass_matrix(self.robot, q) @ dq
-        driving = tau - self._load(q, dq, step)
-        self._tick = None
-        if step is not None:
+        load, dry = self._load(q, dq, step)
+        driving = tau - load
+        if step is not None and step > 0.0:
             rate = (momentum - self._momentum) / step - 0.5 * (driving + self._driving)
             a, slowly = math.exp(-self.bandwidth * step), math.exp(-step / GUIDED)
             self._torque = a * self._torque + (1.0 - a) * rate
-            self._slow = slowly * self._slow + (1.0 - slowly) * self._torque
-            self._tick = self._clock.add(step, rate, dq)
-        self._t, self._momentum, self._driving = float(t), momentum, driving
-        return self._contact(float(t))
+            if self._push is not None or t > self._quiet:  # not while a push dies away
+                self._slow = slowly * self._slow + (1.0 - slowly) * self._torque
+            if self.contact is not None:
+                still = np.exp(-((dq / (AT_REST * self.contact.usual[0])) ** 2))
+                self._rest = slowly * self._rest + (1.0 - slowly) * still
+            self._tick = self._clock.add(step, rate, dq, dry)
+        self._moment, self._momentum, self._driving = t, momentum, driving
 
-    def _aligned(
-        self, t: float, motion: np.ndarray, tau: np.ndarray
+    def _load(
+        self, q: np.ndarray, dq: np.ndarray, step: float | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Motion and torque of one moment, the later of the two waited for."""
-        if not self.delay:
-            return motion, tau
-        self._samples.append((t, motion, tau))
-        at = t - abs(self.delay)
-        while len(self._samples) > 2 and self._samples[1][0] <= at:
-            self._samples.popleft()
-        if len(self._samples) < 2:
-            return motion, tau
-        (t0, motion0, tau0), (t1, motion1, tau1) = self._samples[0], self._samples[1]
-        share = min(max((at - t0) / (t1 - t0), 0.0), 1.0)
-        if self.delay > 0.0:
-            return (1.0 - share) * motion0 + share * motion1, tau
-        return motion, (1.0 - share) * tau0 + share * tau1
-
-    def _load(self, q: np.ndarray, dq: np.ndarray, step: float | None) -> np.ndarray:
-        """G − Cᵀq̇ and friction."""
+        """G − Cᵀq̇ and friction, and its part that turns with the direction of motion."""
         robot, drive = self.robot, self.robot.drive
         carried = rigid_body.gravity(robot, q)
         passing = rigid_body.coriolis_matrix(robot, q, dq).T @ dq
-        direction = None
+        if drive.simple and drive.dry is None:
+            dry = drive.coulomb * np.sign(dq)
+            return np.asarray(carried - passing + drive.friction(dq)), np.asarray(dry)
+        speed = dq
+        if drive.actuation is not None:
+            speed = drive.actuation.motor_rates(dq, np.zeros_like(dq), q=q)[0]
+        direction = np.sign(speed)
         if drive.dry is not None:
-            speed = dq
-            if drive.actuation is not None:
-                speed = drive.actuation.motor_rates(dq, np.zeros_like(dq), q=q)[0]
             out = np.empty((1, len(self._direction)))
             law = np.array(drive.dry.zone), np.array(drive.dry.travel)
             follow(np.array(speed[None]), step or 0.0, *law, self._direction, out)
@@ -257,25 +267,31 @@ class ExternalTorque:
         if drive.needs_load:
             load = rigid_body.inverse_dynamics(robot, q, dq, np.zeros_like(dq), rigid=True)
         friction = drive.friction(dq, q=q, load=load, direction=direction)
-        return np.asarray(carried - passing + friction)
+        smooth = drive.friction(dq, q=q, load=load, direction=np.zeros_like(direction))
+        return np.asarray(carried - passing + friction), np.asarray(friction - smooth)
 
     def _contact(self, t: float) -> Contact:
         joint = self._sudden(t)
-        self._earlier.append((t, self._torque))
-        lasting = np.abs(self._slow) / self.threshold
+        self._earlier.append((t, self._slow))
+        # what dry friction holds at rest is no push
+        lasting = np.abs(self._slow) / (self.threshold + self._rest * self._stiction)
         kind = "none"
         if self._push is not None:
             kind = "collision" if t - self._push.since <= GUIDED else "hand-guiding"
+            self._since = self._push.latest
         elif np.max(lasting) > 1.0:
             joint, kind = int(np.argmax(lasting)), "hand-guiding"
+            self._since = t if self._since is None else self._since
+        else:
+            self._since = None
         name = None if joint is None else self.robot.velocity_names[joint]
-        return Contact(t, self._torque.copy(), kind, name)
+        return Contact(t, self._torque.copy(), kind, name, self._since)
 
     def _sudden(self, t: float) -> int | None:
         """The joint that a sudden push is felt by; None: none is."""
         found = None
         if self._detector is not None and self._tick is not None:
-            found = self._detector.add(*self._tick[:3])
+            found = self._detector.add(self._tick)
         while len(self._earlier) > 1 and self._earlier[1][0] <= t - WITHIN:
             self._earlier.popleft()
         push = self._push
@@ -289,12 +305,35 @@ class ExternalTorque:
                 # its end is a step, too
                 self._push, self._quiet = None, t + RESTING
                 self._slow, push = push.before.copy(), None
-        ready = push is None and t > self._quiet and bool(self._earlier)
-        if ready and found is not None and np.max(found) > 1.0:
+        if found is not None and np.max(found) > 1.0 and t > self._quiet and self._earlier:
             joint, before = int(np.argmax(found)), self._earlier[0][1]
-            push = _Push(joint, t, before, float((self._torque - before)[joint]))
-            self._push = push
+            size = float((self._torque - before)[joint])
+            # a push that eases is none of its own; one on top of another is
+            if push is None:
+                push = _Push(joint, t, before, size, t)
+            elif joint != push.joint or size * push.size > 0.0:
+                push = replace(push, latest=t)
+            self._push, self._quiet = push, t + RESTING
         return None if push is None else push.joint
+
+
+def _stiction(robot: Robot) -> np.ndarray:
+    """What dry friction may hold at rest, (nv,), without load."""
+    drive = robot.drive
+    if drive.simple:
+        return np.asarray(np.abs(drive.coulomb))
+    still, moving = np.zeros(robot.nv), np.ones(len(drive.viscous))
+    ways = [drive.friction(still, q=still, load=still, direction=k * moving) for k in (0.0, 1.0)]
+    return np.asarray(np.abs(ways[1] - ways[0]))
+
+
+def _rows(
+    run: Run,
+) -> Iterator[tuple[float, np.ndarray, np.ndarray | None, np.ndarray]]:
+    """The samples of a run."""
+    t, q, dq, tau = run
+    for k, at in enumerate(t):
+        yield float(at), q[k], None if dq is None else dq[k], tau[k]
 
 
 @dataclass(frozen=True, eq=False)

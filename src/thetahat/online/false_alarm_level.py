@@ -28,7 +28,7 @@ EVERY = 8  # blocks: the tail is fitted anew; a larger maximum counts at once
 LEAST = 16  # maxima, below which nothing is said
 
 
-def tail(maxima: np.ndarray, chance: float, margin: float = MARGIN) -> np.ndarray:
+def tail(maxima: np.ndarray, chance: float, margin: float = 1.0) -> np.ndarray:
     """Return (n,) that a block's maximum exceeds with this probability, from maxima (blocks, n), by
     an exponential tail of its square, as Gaussian noise has it, and no less than what was reached,
     with a margin.
@@ -87,7 +87,7 @@ class FalseAlarmLevel:
         self._blocks += 1
         if self.known:
             if self._blocks % EVERY == 0 or self._blocks <= 2 * LEAST:
-                reach = tail(np.array(self._maxima), self._chance)
+                reach = tail(np.array(self._maxima), self._chance, MARGIN)
                 self.level = np.maximum(self._least, reach)
             self.level = np.maximum(self.level, MARGIN * self._most)
         self._most, self._seconds = np.zeros(self._n), 0.0

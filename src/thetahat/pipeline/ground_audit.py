@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.spatial.transform import Rotation
 
 from thetahat.data.log import Log
 from thetahat.data.types import Finding
@@ -102,6 +101,8 @@ def _scalar_first(robot: Robot, q: np.ndarray) -> np.ndarray:
 
 def _turn(robot: Robot, q: np.ndarray) -> np.ndarray:
     """Rotation of the base in the world, (n, 3, 3)."""
+    from scipy.spatial.transform import Rotation  # here, since importing it takes 0.05 s
+
     at = robot.tree.q_index[robot.tree.nodes[0].name] + 3
     quaternion = q[:, at : at + 4]
     return np.asarray(Rotation.from_quat(quaternion).as_matrix() @ robot.tree.nodes[0].rotation)

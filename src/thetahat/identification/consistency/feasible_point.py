@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
 
 from thetahat.identification.consistency.interior_point import PLACES, Problem
 
@@ -42,6 +41,7 @@ def find_feasible_point(problem: Problem, start: np.ndarray, *, known: np.ndarra
 
 def _deepest(problem: Problem, start: np.ndarray, known: np.ndarray) -> FeasiblePoint:
     import clarabel
+    from scipy import sparse
 
     k, rows, blocks = len(start), len(problem.low), len(problem.first)
     column, row = np.tril_indices(4)  # upper triangle, column by column

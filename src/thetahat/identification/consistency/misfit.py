@@ -136,7 +136,7 @@ class Objective:
             for b, J in enumerate(self.references):
                 if J[3, 3] > 0.0:
                     at = slice(size * b, size * b + size)
-                    K[at, at] = _moments_unit(J)
+                    K[at, at] = moments_unit(J)
         return K
 
     @property
@@ -154,19 +154,7 @@ class Objective:
         """J₀ of every body, (bodies, 4, 4): mass and centre as they are, second moments about it
         held above a share of their trace.
         """
-        theta0 = self.x0[: self.columns.inertial].reshape(-1, parameters.SIZE)
-        mass, com, inertia = parameters.to_mass_com_inertia(theta0)
-        sigma = 0.5 * np.trace(inertia, axis1=1, axis2=2)[:, None, None] * np.eye(3) - inertia
-        values, vectors = np.linalg.eigh(sigma)
-        least = FLOOR * np.maximum(np.sum(values, axis=1), mass * SHORTEST**2)
-        sigma = (vectors * np.maximum(values, least[:, None])[:, None, :]) @ np.swapaxes(
-            vectors, 1, 2
-        )
-        out = np.empty((len(mass), 4, 4))
-        out[:, :3, :3] = sigma + mass[:, None, None] * com[:, :, None] * com[:, None, :]
-        out[:, :3, 3] = out[:, 3, :3] = mass[:, None] * com
-        out[:, 3, 3] = mass
-        return out
+        return reference_inertias(self.x0[: self.columns.inertial].reshape(-1, parameters.SIZE))
 
     def data(self, x: np.ndarray) -> float:
         """½‖R·M·x − z‖²."""
@@ -260,7 +248,23 @@ def nonnegative_columns(columns: Columns) -> np.ndarray:
     return np.array([k for k, (name, _) in drive if name in NONNEGATIVE], dtype=int)
 
 
-def _moments_unit(J: np.ndarray) -> np.ndarray:
+def reference_inertias(theta0: np.ndarray) -> np.ndarray:
+    """Return J₀ of bodies, (bodies, 4, 4): mass and centre as they are, second moments about it
+    held above a share of their trace.
+    """
+    mass, com, inertia = parameters.to_mass_com_inertia(theta0)
+    sigma = 0.5 * np.trace(inertia, axis1=1, axis2=2)[:, None, None] * np.eye(3) - inertia
+    values, vectors = np.linalg.eigh(sigma)
+    least = FLOOR * np.maximum(np.sum(values, axis=1), mass * SHORTEST**2)
+    sigma = (vectors * np.maximum(values, least[:, None])[:, None, :]) @ np.swapaxes(vectors, 1, 2)
+    out = np.empty((len(mass), 4, 4))
+    out[:, :3, :3] = sigma + mass[:, None, None] * com[:, :, None] * com[:, None, :]
+    out[:, :3, 3] = out[:, 3, :3] = mass[:, None] * com
+    out[:, 3, 3] = mass
+    return out
+
+
+def moments_unit(J: np.ndarray) -> np.ndarray:
     """K of one body: changes of θ to those of mass, centre and second moments Σ about it, each in a
     unit of the body's own: mass m, length √(tr Σ/m).
 

@@ -19,6 +19,11 @@ EXPLAINED = 0.2  # of the changes' RMS: what is left by a reading that is right
 SPREAD = 0.1  # RMS of gravity's direction in the third direction, to tell a mirrored sensor
 NEAR = np.deg2rad(45.0)  # of a sensor's mounting
 AXES = "xyz"
+CONSTANT = 0.1  # of the mean force: changes below are noise
+WORLD = (
+    "{}: the wrench looks as if it were stated in the world's axes and not in the sensor's; give"
+    " --wrench-frame world"
+)
 
 
 def check_readings(poses: StandingPoses) -> None:
@@ -29,6 +34,8 @@ def check_readings(poses: StandingPoses) -> None:
 
 def _check_frames(poses: StandingPoses) -> None:
     rotation, force = poses.rotation, poses.wrench[:, :3]
+    if _stands_in_the_world(poses):
+        raise MalformedInput(WORLD.format(poses.source))
     identity = np.broadcast_to(np.eye(3), rotation.shape)
     turned = np.swapaxes(rotation, 1, 2)
     stated = _rest(turned, identity, force)
@@ -53,10 +60,28 @@ def _check_frames(poses: StandingPoses) -> None:
             f"{poses.source}: the quaternions look inverted (they state the orientation of the"
             " world in the sensor); conjugate them"
         )
-    raise MalformedInput(
-        f"{poses.source}: the wrench looks as if it were stated in the world's axes and not in the"
-        " sensor's; give --wrench-frame world"
-    )
+    raise MalformedInput(WORLD.format(poses.source))
+
+
+def _stands_in_the_world(poses: StandingPoses) -> bool:
+    """Whether the force stays the same while the sensor tilts, and the torque turns as that of a
+    weight does which is stated in the world: of a sensor that was zeroed.
+    """
+    down = -poses.rotation[:, 2, :]
+    force, torque = poses.wrench[:, :3], poses.wrench[:, 3:]
+    mean = force.mean(axis=0)
+    rest = float(np.sqrt(np.mean(np.sum((force - mean) ** 2, axis=1))))
+    if np.linalg.eigvalsh(np.cov(down.T, bias=True))[1] < SPREAD**2:
+        return False
+    if rest > CONSTANT * float(np.linalg.norm(mean)):
+        return False
+    # τ = (R c) × f = −[f]× R c
+    f = np.array([[0, -mean[2], mean[1]], [mean[2], 0, -mean[0]], [-mean[1], mean[0], 0]])
+    columns = np.diff(-f @ poses.rotation, axis=0).reshape(-1, 3)
+    changes = np.diff(torque, axis=0).ravel()
+    centre = np.linalg.lstsq(columns, changes, rcond=1e-9)[0]
+    total = max(float(np.linalg.norm(changes)), 1e-12)
+    return float(np.linalg.norm(changes - columns @ centre)) / total < EXPLAINED
 
 
 def _scalar_first(rotation: np.ndarray) -> np.ndarray:

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import operator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -32,7 +31,12 @@ from thetahat.identification.fold_plan import fold_plan
 from thetahat.identification.information import Information
 from thetahat.identification.log_statistics import LogStatistics, log_statistics, time_between_rows
 from thetahat.identification.time_blocks import RowPlan, base_rows, block_of, row_plan
-from thetahat.identification.tuning.gaussian_fit import GaussianModel, Grams
+from thetahat.identification.tuning.gaussian_fit import (
+    GaussianModel,
+    Grams,
+    GramStack,
+    with_torque,
+)
 from thetahat.model.robot import Robot
 
 FOLDS = 5
@@ -40,6 +44,7 @@ CUTS = 3  # ways of cutting the log: each begins its blocks a third of a block l
 PIECES = FOLDS * CUTS  # of time, which all ways of cutting share
 ROWS_PER_CYCLE = 6.0  # of the low-pass: more hold nothing new
 LEAST_ROWS = 8  # of a time block
+AT_ONCE = 2_000_000  # numbers of the regressor that are kept in memory
 # of what a row in motion counts: the torque of a joint that stands is one number for as long as it
 # stands
 STILL = 0.2
@@ -74,6 +79,15 @@ class Predictions:
     rows: np.ndarray  # (parts, nv)
     independent: np.ndarray  # (parts, nv) rows that count as independent
     floor: np.ndarray  # (nv,) [N·m or N] errors below which nothing is gained
+
+    def part(self, rows: slice) -> Predictions:
+        """Return those of some blocks."""
+        return replace(
+            self,
+            squares=self.squares[rows],
+            rows=self.rows[rows],
+            independent=self.independent[rows],
+        )
 
     @property
     def rms(self) -> np.ndarray:
@@ -163,25 +177,81 @@ class Scores:
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
-    """Sums over a piece of time: all rows fitted, and those near its ends.
+class Blocks:
+    """Blocks of time, each some pieces of the log."""
 
-    Rows near the end of a block hold some of what the low-pass took from the next one, and are not
-    scored where a cut is made there.
+    pieces: tuple[tuple[int, ...], ...]
+    count: int  # pieces of the log
+
+    @functools.cached_property
+    def used(self) -> np.ndarray:
+        """Which pieces belong to each, (blocks, pieces), 1.0 or 0.0."""
+        out = np.zeros((len(self.pieces), self.count))
+        for k, block in enumerate(self.pieces):
+            out[k, list(block)] = 1.0
+        return out
+
+    @functools.cached_property
+    def ends(self) -> np.ndarray:
+        """(block, piece, 0 at its beginning or 1 at its end) wherever a block is cut from rows that
+        are fitted to predict it, (ends, 3).
+        """
+        out = [
+            (b, k, side)
+            for b, block in enumerate(self.pieces)
+            for k in block
+            for side, beside in ((0, k - 1), (1, k + 1))
+            if 0 <= beside < self.count and beside not in block
+        ]
+        return np.array(out, dtype=int).reshape(-1, 3)
+
+
+@dataclass(frozen=True, eq=False)
+class EndRows:
+    """Rows within the low-pass's reach of the beginning and the end of each piece of time.
+
+    They hold some of what the low-pass took from the next piece, and are not scored where a cut is
+    made there.
     """
 
-    moving: Grams
-    still: Grams
-    moving_ends: tuple[Grams, Grams]  # within the low-pass's reach of its beginning, of its end
-    still_ends: tuple[Grams, Grams]
+    rows: tuple[np.ndarray, ...]  # (pieces, 2, p_v + 1, reach) per joint: [y, u]
+    used: np.ndarray  # (pieces, 2, nv, reach) 1.0 or 0.0
 
-    def scored(self, *, first: bool, last: bool) -> tuple[Grams, Grams]:
-        """(in motion, at standstill), without the rows at its beginning and end."""
-        moving, still = self.moving, self.still
-        for cut, place in ((first, 0), (last, 1)):
-            if cut:
-                moving, still = moving - self.moving_ends[place], still - self.still_ends[place]
-        return moving, still
+    @functools.cached_property
+    def counts(self) -> np.ndarray:
+        """Rows of each joint, (pieces, 2, nv)."""
+        return np.asarray(self.used.sum(axis=-1))
+
+
+@dataclass(frozen=True, eq=False)
+class PieceSums:
+    """Sums over pieces of time: of some of their rows, and those of them at the ends apart."""
+
+    whole: GramStack
+    ends: EndRows
+
+    def scored(
+        self,
+        blocks: Blocks,
+        sums: GramStack,
+        x_base: np.ndarray,
+        positions: tuple[np.ndarray, ...],
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(‖u_j − Y_j x‖², rows) of every block and joint, (blocks, nv), without the rows at cuts.
+
+        sums: over the blocks; x_base: (blocks, p).
+        """
+        block, piece, side = blocks.ends.T
+        squares, rows = sums.squares(x_base, positions), sums.rows.copy()
+        np.subtract.at(rows, block, self.ends.counts[piece, side])
+        for v, (z, at) in enumerate(zip(self.ends.rows, positions, strict=True)):
+            used = self.ends.used[piece, side, v]
+            if not np.any(used):
+                continue
+            x, parts = with_torque(x_base[block][:, at]), z[piece, side]
+            left = (x[:, None, :] @ parts)[:, 0]
+            np.subtract.at(squares[:, v], block, np.sum(left**2 * used, axis=1))
+        return np.maximum(squares, 0.0), rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,16 +259,12 @@ class FitRows:
     """Sums over the rows that are fitted, of each piece of time, and the model that counts them."""
 
     model: GaussianModel
-    grams: tuple[Grams, ...]
+    sums: GramStack
 
     @functools.cached_property
     def whole(self) -> Grams:
         """All of them."""
-        return functools.reduce(operator.add, self.grams)
-
-    def without(self, block: list[int]) -> Grams:
-        """All but those of some pieces."""
-        return self.whole - functools.reduce(operator.add, (self.grams[k] for k in block))
+        return self.sums.whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,13 +272,14 @@ class Pieces:
     """A log in pieces of time, by the columns of one robot."""
 
     model: GaussianModel
-    pieces: tuple[Piece, ...]
+    moving: PieceSums
+    still: PieceSums
     other: FitRows | None = None  # to fit in place of the rows in motion, which are scored
 
     @functools.cached_property
     def fitted(self) -> FitRows:
         """The rows that are fitted."""
-        return self.other or FitRows(self.model, tuple(piece.moving for piece in self.pieces))
+        return self.other or FitRows(self.model, self.moving.whole)
 
     @property
     def whole(self) -> Grams:
@@ -223,54 +290,49 @@ class Pieces:
         """σ_j of every joint, (nv,)."""
         return self.fitted.model.noise(self.whole, weight)
 
-    def cuts(self, ways: int = CUTS) -> list[list[list[int]]]:
-        """Return ways of making blocks of the pieces: for each, the pieces of every block.
+    def cuts(self, ways: int = CUTS) -> list[Blocks]:
+        """Return ways of making blocks of the pieces.
 
         A block begins one piece later in every further way, its last pieces go with its first.
         """
-        count, size = len(self.pieces), max(len(self.pieces) // FOLDS, 1)
+        count = len(self.moving.whole.rows)
+        size = max(count // FOLDS, 1)
         out = []
         for shift in range(min(ways, size)):
             starts = list(range(shift, count, size))
             if 2 * (count + shift - starts[-1]) < size:
                 starts.pop()
             starts.append(count + shift)
-            out.append(
-                [
-                    [k % count for k in range(starts[i], starts[i + 1])]
-                    for i in range(len(starts) - 1)
-                ]
-            )
+            pairs = itertools.pairwise(starts)
+            blocks = tuple(tuple(k % count for k in range(a, b)) for a, b in pairs)
+            out.append(Blocks(blocks, count))
         return out
 
     def predict(self, weight: float, *, ways: int = CUTS) -> Scores:
         """Predict every block of every way of cutting from the others."""
-        sigma = self.noise(weight)
-        return Scores(tuple(self._predict(cut, sigma, weight) for cut in self.cuts(ways)))
+        cuts = self.cuts(ways)
+        blocks = Blocks(tuple(block for cut in cuts for block in cut.pieces), cuts[0].count)
+        whole = self._predict(blocks, self.noise(weight), weight)
+        ends = np.cumsum([2 * len(cut.pieces) for cut in cuts])
+        return Scores(tuple(whole.part(slice(a, b)) for a, b in itertools.pairwise([0, *ends])))
 
-    def _predict(self, cut: list[list[int]], sigma: np.ndarray, weight: float) -> Predictions:
-        model, whole, fitted = self.model, self.whole, self.fitted.model
-        squares, rows, independent = [], [], []
-        for block in cut:
-            x_base = fitted.M @ fitted.fit(self.fitted.without(block), sigma, weight).x
-            for kind, worth in ((0, 1.0), (1, STILL)):
-                held = functools.reduce(
-                    operator.add,
-                    (
-                        self.pieces[k].scored(
-                            first=k > 0 and k - 1 not in block,
-                            last=k + 1 < len(self.pieces) and k + 1 not in block,
-                        )[kind]
-                        for k in block
-                    ),
-                )
-                squares.append(held.squares(x_base, model.positions))
-                rows.append(held.rows)
-                independent.append(worth * model.statistics.independent * held.rows)
+    def _predict(self, blocks: Blocks, sigma: np.ndarray, weight: float) -> Predictions:
+        model, whole, fitted = self.model, self.whole, self.fitted
+        moving, still = (each.whole.summed(blocks.used) for each in (self.moving, self.still))
+        own = self.other is None
+        left = self.moving.whole.complement(moving) if own else fitted.sums.without(blocks.used)
+        x_base = fitted.model.base_fits(left, sigma, weight)
+        shape = 2 * len(x_base), len(sigma)
+        squares, rows, independent = np.empty(shape), np.empty(shape), np.empty(shape)
+        kinds = (self.moving, moving, 1.0), (self.still, still, STILL)
+        for kind, (pieces, sums, worth) in enumerate(kinds):
+            held, count = pieces.scored(blocks, sums, x_base, model.positions)
+            squares[kind::2], rows[kind::2] = held, count
+            independent[kind::2] = worth * model.statistics.independent * count
         count = np.maximum(whole.rows, 1.0)
         torque = np.sqrt(whole.torque_squares / count)
         floor = EXACT * np.where(torque > 0.0, torque, 1.0)
-        return Predictions(np.array(squares), np.array(rows), np.array(independent), floor)
+        return Predictions(squares, rows, independent, floor)
 
 
 @dataclass(frozen=True, eq=False)
@@ -302,9 +364,8 @@ class CrossValidation:
         empty = _empty(robot)
         x0 = self.x0(empty)
         model = GaussianModel.of(empty, x0, statistics, metric=self.metric)
-        pieces = _sums(empty, samples, edges)
-        whole = functools.reduce(operator.add, (piece.moving for piece in pieces))
-        return Pieces(model.with_drive_sizes(whole), pieces)
+        moving, still = _sums(empty, samples, edges)
+        return Pieces(model.with_drive_sizes(moving.whole.whole), moving, still)
 
     def x0(self, information: Information) -> np.ndarray:
         """Return the prior's values of these columns, bodies made physical; terms that it does not
@@ -329,38 +390,74 @@ def _empty(robot: Robot) -> Information:
     return Information(robot, plan.base, plan.positions, factors, rows, 0)
 
 
-def _sums(empty: Information, samples: Samples, edges: np.ndarray) -> tuple[Piece, ...]:
-    """Return the pieces between these rows."""
+def _sums(empty: Information, samples: Samples, edges: np.ndarray) -> tuple[PieceSums, PieceSums]:
+    """Return the sums between these rows, of those in motion and of those at standstill."""
     plan, period = row_plan(empty), time_between_rows(samples)
-    reach = round(1.0 / (samples.cutoff * period)) if samples.cutoff and period else 0
-    return tuple(
-        _piece(plan, samples.subset(slice(a, b)), reach) for a, b in itertools.pairwise(edges)
-    )
-
-
-def _piece(plan: RowPlan, samples: Samples, reach: int) -> Piece:
-    """Return the sums over samples, with those of the first and last rows apart."""
     reason = np.zeros(samples.tau.shape, np.uint8) if samples.reason is None else samples.reason
-    moving, still = reason == USABLE, reason == STANDSTILL
-    rows = base_rows(plan, block_of(samples, plan.information.robot, moving | still))
-    joints = [
-        np.vstack([rows[plan.starts[v] : plan.starts[v + 1]], samples.tau[:, v]])
-        for v in range(samples.tau.shape[1])
+    used = np.stack([reason == USABLE, reason == STANDSTILL])
+    reach = round(1.0 / (samples.cutoff * period)) if samples.cutoff and period else 0
+    reach = max(min(reach, (int(np.diff(edges).max()) - LEAST_ROWS) // 2), 0)
+    most = max(AT_ONCE // max(int(plan.starts[-1]), 1), 1)
+    pieces: list[_Piece] = []
+    while len(pieces) < len(edges) - 1:
+        first = len(pieces)
+        stop = max(int(np.searchsorted(edges, edges[first] + most, side="right")) - 1, first + 1)
+        rows = slice(edges[first], edges[stop])
+        z = _joint_rows(plan, samples.subset(rows), np.any(used[:, rows], axis=0))
+        for a, b in itertools.pairwise(edges[first : stop + 1]):
+            at = slice(a - edges[first], b - edges[first])
+            pieces.append(_piece([each[:, at] for each in z], used[:, a:b], reach))
+    joints = range(samples.tau.shape[1])
+    ends = tuple(np.stack([piece.ends[v] for piece in pieces]) for v in joints)
+    sums = []
+    for kind in range(2):
+        products = tuple(np.stack([piece.products[kind][v] for piece in pieces]) for v in joints)
+        whole = GramStack(products, np.stack([piece.rows[kind] for piece in pieces]))
+        sums.append(PieceSums(whole, EndRows(ends, np.stack([p.used[kind] for p in pieces]))))
+    return sums[0], sums[1]
+
+
+def _joint_rows(plan: RowPlan, samples: Samples, seen: np.ndarray) -> list[np.ndarray]:
+    """Return [y, u] of every joint, (p_v + 1, rows)."""
+    rows = base_rows(plan, block_of(samples, plan.information.robot, seen))
+    return [
+        np.vstack([rows[a:b], samples.tau[:, v]])
+        for v, (a, b) in enumerate(itertools.pairwise(plan.starts))
     ]
 
-    def grams(used: np.ndarray, first: int, stop: int) -> Grams:
-        parts = [z[:, first:stop] for z in joints]
-        products = tuple((z * used[first:stop, v]) @ z.T for v, z in enumerate(parts))
-        return Grams(products, np.count_nonzero(used[first:stop], axis=0).astype(float))
 
-    n = len(samples)
+@dataclass(frozen=True, eq=False)
+class _Piece:
+    """Sums over one piece: rows in motion, then those at standstill."""
+
+    products: tuple[list[np.ndarray], list[np.ndarray]]
+    rows: np.ndarray  # (2, nv)
+    ends: list[np.ndarray]  # (2, p_v + 1, reach) per joint
+    used: np.ndarray  # (2, 2, nv, reach) of the ends
+
+
+def _piece(joints: list[np.ndarray], used: np.ndarray, reach: int) -> _Piece:
+    """Return the sums over a piece's rows, with its first and last ones apart."""
+    n = used.shape[1]
     end = max(min(reach, (n - LEAST_ROWS) // 2), 0)
-    return Piece(
-        grams(moving, 0, n),
-        grams(still, 0, n),
-        (grams(moving, 0, end), grams(moving, n - end, n)),
-        (grams(still, 0, end), grams(still, n - end, n)),
-    )
+    at_end = np.zeros((2, 2, len(joints), reach))
+    at_end[:, 0, :, :end] = used[:, :end].swapaxes(1, 2)
+    at_end[:, 1, :, :end] = used[:, n - end :].swapaxes(1, 2)
+    ends = []
+    for z in joints:
+        both = np.zeros((2, len(z), reach))
+        both[0, :, :end], both[1, :, :end] = z[:, :end], z[:, n - end :]
+        ends.append(both)
+    moving, still = ([_product(z, each[:, v]) for v, z in enumerate(joints)] for each in used)
+    return _Piece((moving, still), used.sum(axis=1).astype(float), ends, at_end)
+
+
+def _product(z: np.ndarray, used: np.ndarray) -> np.ndarray:
+    """zᵀz over the rows that are used."""
+    if not np.any(used):
+        return np.zeros((len(z), len(z)))
+    z = z if np.all(used) else np.ascontiguousarray(z[:, used])
+    return np.asarray(z @ z.T)
 
 
 def block_edges(samples: Samples, count: int) -> np.ndarray:

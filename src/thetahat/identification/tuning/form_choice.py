@@ -27,7 +27,7 @@ from thetahat.identification.tuning.cross_validation import (
     block_edges,
     thinned,
 )
-from thetahat.identification.tuning.gaussian_fit import Grams
+from thetahat.identification.tuning.gaussian_fit import Grams, GramStack
 from thetahat.model.robot import Robot
 
 
@@ -60,7 +60,7 @@ def predicted_by(pieces: Pieces, samples: Samples, robot: Robot, form: str) -> S
     step = max(round((few.time_step or 1.0) / (samples.time_step or 1.0)), 1)
     edges = np.minimum(step * block_edges(few, PIECES), len(samples))
     parts = [formed.subset(slice(a, b)) for a, b in pairwise(edges)]
-    grams = tuple(Grams.of(information(robot, part)) for part in parts)
+    grams = GramStack.of([Grams.of(information(robot, part)) for part in parts])
     model = pieces.model
     counted = replace(model, statistics=model.statistics.at(formed.row_period))
     return replace(pieces, other=FitRows(counted, grams)).predict(WEIGHT)

@@ -7,17 +7,32 @@ body w·tr(J₀⁻¹E_i J₀⁻¹E_k), for a drive term at most one over its siz
 consistent fit to second order, without its cones; friction and rotor inertia stay nonnegative by an
 active set. Sums of products of rows (Gram matrices) are kept per piece of time, so that the fit to
 any set of pieces costs one factorisation.
+
+Rows see base parameters y = M·S·δ alone, of which there are fewer. With x − x₀ = S·δ, the prior's
+precision D in δ, LLᵀ = M·S·D⁻¹·(M·S)ᵀ the covariance of y, and G, g the data's curvature and slope,
+
+    (1 + LᵀG·L)·L⁻¹y = Lᵀg        δ = D⁻¹(M·S)ᵀ(g − G·y)
+
+so a fit is solved in base parameters, and L serves all rows alike. A column that is held leaves L.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from itertools import pairwise
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from thetahat.identification.consistency.misfit import DRIVE, Objective, nonnegative_columns
+from thetahat.identification.consistency.misfit import (
+    DRIVE,
+    Objective,
+    moments_unit,
+    nonnegative_columns,
+    reference_inertias,
+)
 from thetahat.identification.estimators.joint_weights import Weights
 from thetahat.identification.information import Information
 from thetahat.identification.log_statistics import LogStatistics
@@ -44,19 +59,11 @@ class Grams:
         products = tuple(R.T @ R for R in information.factors)
         return Grams(products, information.rows.astype(float))
 
-    def __add__(self, other: Grams) -> Grams:
-        products = tuple(a + b for a, b in zip(self.products, other.products, strict=True))
-        return Grams(products, self.rows + other.rows)
-
-    def __sub__(self, other: Grams) -> Grams:
-        products = tuple(a - b for a, b in zip(self.products, other.products, strict=True))
-        return Grams(products, self.rows - other.rows)
-
     def squares(self, x_base: np.ndarray, positions: tuple[np.ndarray, ...]) -> np.ndarray:
         """Return ‖u_j − Y_j x‖² of every joint, (nv,)."""
         out = np.zeros(len(self.products))
         for v, (G, at) in enumerate(zip(self.products, positions, strict=True)):
-            x = np.append(x_base[at], -1.0)
+            x = with_torque(x_base[at])
             out[v] = max(float(x @ G @ x), 0.0)
         return out
 
@@ -64,6 +71,59 @@ class Grams:
     def torque_squares(self) -> np.ndarray:
         """‖u_j‖² of every joint, (nv,)."""
         return np.array([G[-1, -1] for G in self.products])
+
+
+@dataclass(frozen=True, eq=False)
+class GramStack:
+    """The same sums over several sets of rows."""
+
+    products: tuple[np.ndarray, ...]  # (sets, p_v + 1, p_v + 1) per joint
+    rows: np.ndarray  # (sets, nv)
+
+    @staticmethod
+    def of(sets: Sequence[Grams]) -> GramStack:
+        """Return sums side by side."""
+        products = tuple(np.stack(each) for each in zip(*(g.products for g in sets), strict=True))
+        return GramStack(products, np.stack([g.rows for g in sets]))
+
+    @cached_property
+    def whole(self) -> Grams:
+        """All sets together."""
+        return Grams(tuple(G.sum(axis=0) for G in self.products), self.rows.sum(axis=0))
+
+    def summed(self, used: np.ndarray) -> GramStack:
+        """Return unions of these sets. used: (unions, sets), 1.0 where a set belongs to one."""
+        products = []
+        for v, G in enumerate(self.products):
+            shape = len(used), *G.shape[1:]
+            any_rows = np.any(self.rows[:, v])
+            flat = G.reshape(len(G), -1)
+            products.append((used @ flat).reshape(shape) if any_rows else np.zeros(shape))
+        return GramStack(tuple(products), used @ self.rows)
+
+    def without(self, used: np.ndarray) -> GramStack:
+        """Return all sets but those of each union."""
+        return self.complement(self.summed(used))
+
+    def complement(self, parts: GramStack) -> GramStack:
+        """Return all sets but each of these unions."""
+        whole = self.whole
+        products = tuple(a - b for a, b in zip(whole.products, parts.products, strict=True))
+        return GramStack(products, whole.rows - parts.rows)
+
+    def squares(self, x_base: np.ndarray, positions: tuple[np.ndarray, ...]) -> np.ndarray:
+        """Return ‖u_j − Y_j x‖² of every set and joint, (sets, nv), each with its own x."""
+        out = np.zeros(self.rows.shape)
+        for v, (G, at) in enumerate(zip(self.products, positions, strict=True)):
+            if np.any(self.rows[:, v]):
+                x = with_torque(x_base[:, at])
+                out[:, v] = np.sum((G @ x[..., None])[..., 0] * x, axis=1)
+        return np.maximum(out, 0.0)
+
+
+def with_torque(x: np.ndarray) -> np.ndarray:
+    """Return x with −1 beneath, so that [y, u]·x is what is left of a row."""
+    return np.concatenate([x, np.full((*x.shape[:-1], 1), -1.0)], axis=-1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +137,9 @@ class GaussianModel:
     S: np.ndarray  # (columns, columns): x = x₀ + S·δ, whose prior precision is diagonal
     statistics: LogStatistics
     base_columns: np.ndarray  # (p,) the column whose base parameter each is
+    _roots: dict[tuple[float, bytes], np.ndarray] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     @staticmethod
     def of(
@@ -105,16 +168,25 @@ class GaussianModel:
         """
         S = self.S.copy()
         torque = np.where(grams.torque_squares > 0.0, grams.torque_squares, 1.0)
-        for column in range(self.columns.inertial, self.columns.count):
-            if self.stated[column]:
-                continue
-            share = self.M[:, column]
-            size = 0.0
-            for v, (G, at) in enumerate(zip(grams.products, self.positions, strict=True)):
-                size += float(share[at] @ G[:-1, :-1] @ share[at]) / torque[v]
-            if size > 0.0:
-                S[column, column] = 1.0 / np.sqrt(size)
+        drive = np.arange(self.columns.inertial, self.columns.count)
+        drive = drive[~self.stated[drive]]
+        size = np.zeros(len(drive))
+        for v, (G, at) in enumerate(zip(grams.products, self.positions, strict=True)):
+            share = self.M[np.ix_(at, drive)]
+            size += np.sum(share * (G[:-1, :-1] @ share), axis=0) / torque[v]
+        seen = size > 0.0
+        S[drive[seen], drive[seen]] = 1.0 / np.sqrt(size[seen])
         return replace(self, S=S)
+
+    @cached_property
+    def _runs(self) -> list[list[tuple[slice, slice]]]:
+        """Of every joint, base parameters that follow each other: in its rows, and in all."""
+        out = []
+        for at in self.positions:
+            edges = [0, *(np.flatnonzero(np.diff(at) != 1) + 1).tolist(), len(at)]
+            pairs = pairwise(edges) if len(at) else ()
+            out.append([(slice(a, b), slice(int(at[a]), int(at[a]) + b - a)) for a, b in pairs])
+        return out
 
     @cached_property
     def nonnegative(self) -> np.ndarray:
@@ -128,12 +200,31 @@ class GaussianModel:
         rotor[: self.columns.inertial] = False
         return np.asarray(rotor & (self.x0 > 0.0))
 
+    @cached_property
+    def base0(self) -> np.ndarray:
+        """Base parameters of x₀, (p,)."""
+        return np.asarray(self.M @ self.x0)
+
+    @cached_property
+    def A(self) -> np.ndarray:
+        """The map from δ to base parameters, (p, columns)."""
+        return np.asarray(self.M @ self.S)
+
     def precision(self, weight: float) -> np.ndarray:
         """Diagonal of the prior's precision in δ, (columns,)."""
         out = np.full(self.columns.count, weight)
         out[self.columns.inertial :] = min(weight, DRIVE)
         out[self.stated] = weight
         return out
+
+    def root(self, weight: float, held: np.ndarray) -> np.ndarray:
+        """L, (p, ·): LLᵀ is the prior's covariance of base parameters, some columns held at x₀."""
+        key = weight, held.tobytes()
+        if key not in self._roots:
+            free = ~held
+            scaled = self.A[:, free] / np.sqrt(self.precision(weight)[free])
+            self._roots[key] = np.ascontiguousarray(np.asarray(np.linalg.qr(scaled.T, mode="r")).T)
+        return self._roots[key]
 
     def noise(self, grams: Grams, weight: float) -> np.ndarray:
         """σ_j of every joint's torque, from what fits with this prior leave, (nv,) [N·m or N]."""
@@ -142,7 +233,7 @@ class GaussianModel:
         floor = np.where(floor > 0.0, floor, 1.0)
         sigma = np.sqrt(np.maximum(grams.torque_squares / rows, floor**2))
         for _ in range(REWEIGHTINGS):
-            left = grams.squares(self.M @ self.fit(grams, sigma, weight).x, self.positions)
+            left = grams.squares(self.fit(grams, sigma, weight).x_base, self.positions)
             sigma = np.asarray(np.maximum(np.sqrt(left / rows), floor))
         return np.asarray(sigma)
 
@@ -159,85 +250,111 @@ class GaussianModel:
 
     def problem(self, grams: Grams, sigma: np.ndarray) -> GaussianProblem:
         """Return these rows' misfit with noise σ_j, for fits with several priors and columns."""
-        return GaussianProblem(self, *self._normal(grams, sigma))
+        alone = GramStack(tuple(G[None] for G in grams.products), grams.rows[None])
+        return self.problems(alone, sigma)[0]
 
-    def _normal(self, grams: Grams, sigma: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-        """(H, b, constant) of ½δᵀHδ − bᵀδ + constant: the data's misfit."""
-        p = len(self.M)
-        G, g, constant = np.zeros((p, p)), np.zeros(p), 0.0
-        x_base = self.M @ self.x0
-        for v, (product, at) in enumerate(zip(grams.products, self.positions, strict=True)):
+    def problems(self, stack: GramStack, sigma: np.ndarray) -> list[GaussianProblem]:
+        """Return the misfit of every set of rows with noise σ_j."""
+        p, sets = len(self.M), len(stack.rows)
+        G, g, constant = np.zeros((sets, p, p)), np.zeros((sets, p)), np.zeros(sets)
+        for v, (product, at) in enumerate(zip(stack.products, self.positions, strict=True)):
             factor = self.statistics.share / sigma[v] ** 2
-            mine = product[:-1, :-1]
-            slope = product[:-1, -1] - mine @ x_base[at]
-            G[np.ix_(at, at)] += factor * mine
-            g[at] += factor * slope
-            last = np.append(x_base[at], -1.0)
-            constant += 0.5 * factor * float(last @ product @ last)
-        A = self.M @ self.S
-        return A.T @ G @ A, A.T @ g, constant
+            x = with_torque(self.base0[at])
+            left = factor * (product @ x)
+            for mine, theirs in self._runs[v]:
+                G[:, at, theirs] += factor * product[:, :-1, mine]
+            g[:, at] -= left[:, :-1]
+            constant += 0.5 * (left @ x)
+        return [GaussianProblem(self, *each) for each in zip(G, g, constant.tolist(), strict=True)]
+
+    def base_fits(self, stack: GramStack, sigma: np.ndarray, weight: float) -> np.ndarray:
+        """Return the base parameters of the fit to every set of rows, (sets, p)."""
+        problems = self.problems(stack, sigma)
+        L = self.root(weight, np.zeros(self.columns.count, dtype=bool))
+        G, g = np.stack([each.G for each in problems]), np.stack([each.g for each in problems])
+        K = L.T @ (G @ L) + np.eye(L.shape[1])
+        y = np.linalg.solve(K, (g @ L)[..., None])[..., 0] @ L.T
+        at = self.nonnegative
+        slope = (g - (G @ y[..., None])[..., 0]) @ self.A[:, at]
+        x = self.x0[at] + slope / self.precision(weight)[at] * self.S[at, at]
+        out = self.base0 + y
+        for k in np.flatnonzero(np.any(x < 0.0, axis=1)):
+            out[k] = problems[k].fit(weight).x_base
+        return np.asarray(out)
 
 
 @dataclass(frozen=True, eq=False)
 class GaussianProblem:
-    """The misfit ½δᵀHδ − bᵀδ + constant of some rows."""
+    """The misfit ½yᵀG·y − gᵀy + constant of some rows, y base parameters beside those of x₀."""
 
     model: GaussianModel
-    H: np.ndarray
-    b: np.ndarray
+    G: np.ndarray  # (p, p)
+    g: np.ndarray  # (p,)
     constant: float
+
+    @cached_property
+    def H(self) -> np.ndarray:
+        """The misfit's curvature in δ, (columns, columns)."""
+        A = self.model.A
+        return np.asarray(A.T @ self.G @ A)
 
     def fit(self, weight: float, *, without: np.ndarray | None = None) -> GaussianFit:
         """Return the fit with a prior of this weight; columns of `without` stay at x₀."""
-        model, H, b = self.model, self.H, self.b
+        model = self.model
         D = model.precision(weight)
         held = np.zeros(len(D), dtype=bool)
         if without is not None:
             held[without] = True
         for _ in range(ACTIVE_SETS):
-            solved = _solve(H, b, D, held)
-            x = model.x0 + model.S @ solved
+            fitted = held.copy()
+            L = model.root(weight, held)
+            factor = cho_factor(L.T @ self.G @ L + np.eye(L.shape[1]), check_finite=False)
+            y = L @ cho_solve(factor, L.T @ self.g, check_finite=False)
+            slope = model.A.T @ (self.g - self.G @ y)
+            x = model.x0 + model.S @ np.where(held, 0.0, slope / D)
             nonnegative = model.nonnegative
             negative = nonnegative[(x < 0.0)[nonnegative] & ~held[nonnegative]]
             if not len(negative):
                 break
             held[negative] = True
-        value = self.constant - float(b @ solved) + 0.5 * float(solved @ (H @ solved))
-        value += 0.5 * float(D @ solved**2)
-        return GaussianFit(model, x, value, H, D, held, b - H @ solved)
+        value = self.constant - 0.5 * float(self.g @ y)
+        return GaussianFit(self, D, fitted, x, model.base0 + y, value, slope, (L, factor[0]))
 
 
 @dataclass(frozen=True, eq=False)
 class GaussianFit:
-    """Parameters of a fit, its objective, and its curvature in δ."""
+    """Parameters of a fit, its objective, and its curvature."""
 
-    model: GaussianModel
-    x: np.ndarray  # (columns,)
-    value: float  # misfit and distance from the prior, in noise variances
-    H: np.ndarray
-    D: np.ndarray
+    problem: GaussianProblem
+    D: np.ndarray  # (columns,) precision of the prior in δ
     held: np.ndarray  # (columns,) bool, columns at x₀
+    x: np.ndarray  # (columns,)
+    x_base: np.ndarray  # (p,)
+    value: float  # misfit and distance from the prior, in noise variances
     slope: np.ndarray  # (columns,) what the misfit would gain per unit of a held column's δ
+    factors: tuple[np.ndarray, np.ndarray]  # L, and the Cholesky factor of 1 + LᵀG·L
 
     @cached_property
     def _factor(self) -> tuple[np.ndarray, bool]:
-        free = ~self.held
+        free, H = ~self.held, self.problem.H
         factor: tuple[np.ndarray, bool] = cho_factor(
-            self.H[np.ix_(free, free)] + np.diag(self.D[free]), check_finite=False
+            H[np.ix_(free, free)] + np.diag(self.D[free]), check_finite=False
         )
         return factor
 
     def std(self, columns: np.ndarray) -> np.ndarray:
         """Standard deviation of these entries of x, the prior included; zero where held."""
-        rows = self.model.S[columns][:, ~self.held]
+        rows = self.problem.model.S[columns][:, ~self.held]
         return np.asarray(np.sqrt(np.sum(rows * cho_solve(self._factor, rows.T).T, axis=1)))
 
     def freed(self, columns: np.ndarray) -> FreedColumns:
         """Return what these held columns would be if they were free, all others with them."""
-        free = ~self.held
-        across = self.H[np.ix_(free, columns)]
-        curvature = self.H[np.ix_(columns, columns)] + np.diag(self.D[columns])
-        curvature = curvature - across.T @ cho_solve(self._factor, across, check_finite=False)
+        L, upper = self.factors
+        A = self.problem.model.A[:, columns]
+        GA = self.problem.G @ A
+        across = L.T @ GA
+        curvature = A.T @ GA - across.T @ cho_solve((upper, False), across, check_finite=False)
+        curvature += np.diag(self.D[columns])
         covariance = np.linalg.inv(curvature)
         delta = covariance @ self.slope[columns]
         spread = -0.5 * float(np.linalg.slogdet(curvature / self.D[columns])[1])
@@ -248,9 +365,7 @@ class GaussianFit:
 
     def log_evidence(self) -> float:
         """log p(data | prior) up to a constant that the prior's weight does not change."""
-        free = ~self.held
-        spread = float(np.sum(np.log(np.diag(self._factor[0]))))
-        return -self.value - spread + 0.5 * float(np.sum(np.log(self.D[free])))
+        return -self.value - float(np.sum(np.log(np.diag(self.factors[1]))))
 
 
 @dataclass(frozen=True)
@@ -261,28 +376,29 @@ class FreedColumns:
     worth: float  # standard deviations of the clearest of their values
 
 
-def _solve(H: np.ndarray, b: np.ndarray, D: np.ndarray, held: np.ndarray) -> np.ndarray:
-    free = np.flatnonzero(~held)
-    out = np.zeros(len(D))
-    factor = cho_factor(H[np.ix_(free, free)] + np.diag(D[free]), check_finite=False)
-    out[free] = cho_solve(factor, b[free], check_finite=False)
-    return out
-
-
 def _unit_prior(f: Objective) -> np.ndarray:
     """S of x = x₀ + S·δ: δ has the unit matrix as the curvature of its distance from x₀."""
-    if f.metric == "euclidean":
-        return np.diag(f.scale)
     S = np.diag(f.scale)
-    theta = f.x0[: f.columns.inertial].reshape(-1, SIZE)
-    for b, body in enumerate(theta):
-        if not parameters.check(body) or body[parameters.M] <= 0.0:
-            continue
-        W = np.linalg.inv(np.linalg.cholesky(f.references[b]))
-        E = (W @ BASIS @ W.T).reshape(SIZE, -1)
+    if f.metric == "euclidean":
+        return S
+    for b, body in enumerate(f.x0[: f.columns.inertial].reshape(-1, SIZE)):
         at = slice(SIZE * b, SIZE * b + SIZE)
-        K = f.whitening[at, at]
-        share = f.entropic_weight / f.weight
-        curvature = share * (E @ E.T) + (K.T @ K if f.metric == "moments" else 0.0)
-        S[at, at] = np.linalg.inv(np.linalg.cholesky(curvature)).T
+        unit = _body_unit(body.tobytes(), f.metric, f.entropic_weight / f.weight)
+        S[at, at] = S[at, at] if unit is None else unit
     return S
+
+
+@lru_cache(maxsize=1024)  # of one robot many models are made
+def _body_unit(body: bytes, metric: str, share: float) -> np.ndarray | None:
+    """One body's part of S; None where it has no shape of its own. share: of the entropic part."""
+    theta = np.frombuffer(body)
+    if not parameters.check(theta) or theta[parameters.M] <= 0.0:
+        return None
+    J = reference_inertias(theta[None])[0]
+    W = np.linalg.inv(np.linalg.cholesky(J))
+    E = (W @ BASIS @ W.T).reshape(SIZE, -1)
+    curvature = share * (E @ E.T)
+    if metric == "moments":
+        K = moments_unit(J)
+        curvature = curvature + K.T @ K
+    return np.asarray(np.linalg.inv(np.linalg.cholesky(curvature)).T)

@@ -39,10 +39,8 @@ def choose_prior_strength(
     if len(weights) == 1:
         weight, how = weights[0], "as given"
     else:
-        sigma = pieces.noise(weights[0])
-        evidence = [
-            pieces.model.fit(pieces.whole, sigma, weight).log_evidence() for weight in weights
-        ]
+        problem = pieces.model.problem(pieces.whole, pieces.noise(weights[0]))
+        evidence = [problem.fit(weight).log_evidence() for weight in weights]
         best = int(np.argmax(evidence))
         weight = max(
             w for w, e in zip(weights, evidence, strict=True) if e >= evidence[best] - AS_GOOD

@@ -46,12 +46,11 @@ def decide_rotor_inertia(model: GaussianModel, grams: Grams) -> RotorDecision:
     motors = list(model.columns.drive.column_motors)
     at = _places(model)
     stated = [k for k in range(len(motors)) if model.stated[at[k]]]
-    sigma = model.noise(grams, WEIGHT)
+    problem = model.problem(grams, model.noise(grams, WEIGHT))
     fitted, gains = list(stated), dict.fromkeys(stated, np.inf)
 
     def fit(chosen: Sequence[int], weight: float = WEIGHT) -> GaussianFit:
-        without = np.delete(at, list(chosen))
-        return model.fit(grams, sigma, weight, without=without)
+        return problem.fit(weight, without=np.delete(at, list(chosen)))
 
     now = fit(fitted)
     penalty = float(np.log(max(float(model.statistics.independent @ grams.rows), 1.0)))

@@ -89,11 +89,8 @@ class SpringEvidence:
     def left_out(self) -> Iterable[GaussianProblem]:
         """Yield the rows without each block of every way of cutting the log."""
         for cut in self.pieces.cuts():
-            for block in cut:
-                grams = self.pieces.whole
-                for k in block:
-                    grams = grams - self.pieces.pieces[k].moving
-                yield self.pieces.model.problem(grams, self.sigma)
+            left = self.pieces.fitted.sums.without(cut.used)
+            yield from self.pieces.model.problems(left, self.sigma)
 
 
 def choose_springs(

@@ -3,7 +3,7 @@
 import { element, seconds, whole } from "./format.js";
 
 const MOST = 200; // kept on the page
-const SIGNS = { gate: "◆", payload: "▲", drift: "≈", fault: "!", dropped: "↓", reset: "↺", forced: "■", info: "i", link: "↔", error: "!" };
+const SIGNS = { gate: "◆", payload: "▲", contact: "⇥", drift: "≈", fault: "!", dropped: "↓", reset: "↺", forced: "■", info: "i", link: "↔", error: "!" };
 
 export class Events {
   constructor(list, note) {

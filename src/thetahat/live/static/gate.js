@@ -23,6 +23,7 @@ export class Gate {
     for (const [name, title] of [
       ["r2", "R² held out"], ["fit", "R² fit"], ["good", "Joints above threshold"], ["fill", "Buffer, samples"], ["rank", "Rank"],
       ["condition", "Condition number"], ["cycle", "Cycle, p99"], ["dropped", "Dropped samples"],
+      ["contact", "External torque"], ["payload", "Payload"],
     ]) this.addFact(name, title);
     by("worst").addEventListener("click", () => this.sortWorst(by("worst").getAttribute("aria-pressed") !== "true"));
     new IntersectionObserver(([entry]) => { by("brief").hidden = entry.isIntersecting; }, { rootMargin: "-60px 0px 0px" }).observe(by("gate-word"));
@@ -162,6 +163,18 @@ export class Gate {
     const room = late === null ? "µs" : `µs of ${whole(period)}`;
     this.setFact("cycle", number(cycle?.p99), room, { share: late === null ? null : Math.min(1, late), judged: late > 1 ? "bad" : "" });
     this.setFact("dropped", whole(dropped?.samples ?? 0), dropped?.samples ? "▲" : "", { judged: dropped?.samples ? "bad" : "" });
+    this.drawContact(this.state.contact);
+    const held = this.state.payload, half = known(held?.half) ? `± ${number(held.half)} kg, ` : "kg, ";
+    this.setFact("payload", held ? number(held.mass) : NONE, held ? `${half}${held.link}` : "none found");
+  }
+
+  /** What pushes the robot; until that can be told, how much of the motion has been seen. */
+  drawContact(contact) {
+    const learned = known(contact?.learning), share = learned ? Math.min(1, contact.learning / contact.learn) : null;
+    const seen = learned ? `${whole(contact.learning)} of ${whole(contact.learn)} s learned` : "";
+    if (!contact?.kind) return this.setFact("contact", NONE, seen || "from an open gate on", { share });
+    const on = contact.joint ? `${contact.joint}, ${number(contact.torque)} ${contact.unit}` : "";
+    return this.setFact("contact", contact.kind, on || seen, { share, judged: contact.kind === "none" ? "" : "bad" });
   }
 
   drawJoints() {

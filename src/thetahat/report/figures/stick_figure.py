@@ -8,7 +8,7 @@ eigenvalue has none, and is drawn red without that axis.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ AROUND, UP = 16, 9  # points of an ellipsoid
 MANY, COARSE = 16, (10, 6)  # more bodies than that: points of an ellipsoid that moves
 RING = 25  # points of a circle
 LARGE = 2.0  # times the robot: bodies that need a larger frame are cut off
+THINNEST = 0.3  # of its length: what is held is drawn no thinner, so that it can be seen
 NEAR = 1e-4  # [m] origins nearer than that coincide
 
 
@@ -262,11 +263,17 @@ def _with_world(R: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def moving_figure(
-    robot: Robot, q: np.ndarray, theta: np.ndarray, skeleton: Skeleton | None = None
+    robot: Robot,
+    q: np.ndarray,
+    theta: np.ndarray,
+    skeleton: Skeleton | None = None,
+    *,
+    held: tuple[int, np.ndarray, str] | None = None,
 ) -> tuple[Drawing, list[int]]:
     """Return the robot at q as trace 0, then one ellipsoid per body, and which bodies these are.
 
-    Ellipsoids are in the BODY's frame, to be placed by its pose.
+    Ellipsoids are in the BODY's frame, to be placed by its pose. held: a body on top of another:
+    which one carries it, its ten numbers in that frame, and its title.
     """
     points = (skeleton or Skeleton(robot)).pose(np.asarray(q, dtype=float)).points
     data = [{**_polylines([], "robot", GREY, 7), **_points(points)}]
@@ -279,7 +286,15 @@ def moving_figure(
         look = {"name": title, "color": colour, "opacity": 0.35}
         text = shown(robot.body_names[each.body])
         data.append({**_mesh([each], around=around, up=up), **look, "text": text})
-    return {"data": data, "layout": _space(560)}, [each.body for each in placed]
+    bodies = [each.body for each in placed]
+    load = None if held is None else ellipsoid(held[1])
+    if held is not None and load is not None:
+        seen = replace(load, radii=np.maximum(load.radii, THINNEST * load.radii[0]))
+        shape = _Placed(held[0], seen, np.eye(3), np.zeros(3))
+        look = {"name": held[2], "color": NOMINAL, "opacity": 0.6, "text": shown(held[2])}
+        data.append({**_mesh([shape], around=around, up=up), **look})
+        bodies.append(held[0])
+    return {"data": data, "layout": _space(560)}, bodies
 
 
 def _points(points: np.ndarray) -> dict[str, list[float | None]]:

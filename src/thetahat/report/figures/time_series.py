@@ -15,6 +15,7 @@ from thetahat.report.figures.base import (
     NOMINAL,
     PREDICTED,
     STILL,
+    WRONG,
     Drawing,
     Trace,
     add_rule,
@@ -50,8 +51,10 @@ def torque_over_time(
     held_out: Span | None = None,
     still: Iterable[Span] = (),
     band: Iterable[Band] = (),
+    external: Series | None = None,
 ) -> Drawing:
-    """Draw measured and predicted torque, the nominal robot's behind a click on the legend.
+    """Draw measured and predicted torque, the nominal robot's behind a click on the legend, and
+    what pushes the robot.
 
     band: of robots drawn from the estimate, part by part.
     """
@@ -63,6 +66,8 @@ def torque_over_time(
     if nominal is not None:
         hidden = {"dash": "dot", "visible": "legendonly"}
         data.append(_series(nominal, "nominal", NOMINAL, width=1.2, **hidden))
+    if external is not None:
+        data.append(_series(external, "external", WRONG, width=1.6))
     drawing = figure(data, x=axis(clock), y=axis(f"torque [{unit}]"), hovermode="x unified")
     return _with_backgrounds(drawing, held_out, still)
 
