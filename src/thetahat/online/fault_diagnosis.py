@@ -98,8 +98,8 @@ class FaultDiagnosis:
             payload.add(self._stream.sample, valid)
 
     def detect_payload(self, now: float, usable: np.ndarray) -> None:
-        """Learn what is usual while the gate is open, and raise an alarm where all joints together tell of a mass that none tells alone; usable:
-        (nv,) which torques count.
+        """Learn what is usual while the gate is open, and raise an alarm where all joints together
+        tell of a mass that none tells alone; usable: (nv,) which torques count.
         """
         detector, monitor, in_use = self._detector, self._monitor, self._validation.in_use
         trusted = self._validation.gate.state.open and self.suspicion is None
