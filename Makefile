@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow coverage golden bench bench-check real trust worlds false-alarms streams planted payloads drives intervals instruments scale docs reference lint lint-types lint-snippets format clean ros2 motor wrist-loads pushes fuzz legged
+.PHONY: help demo test test-slow coverage golden bench bench-check real trust worlds false-alarms streams planted payloads drives intervals instruments scale docs reference lint lint-types lint-snippets format clean ros2 motor wrist-loads pushes fuzz legged dist
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -89,6 +89,14 @@ bench-check: $(VENV)/.dev ## fail where a ratio of speeds is more than 15 % belo
 
 scale: $(VENV)/.dev ## long logs on one and two workers, and again from the store (ARGS=2e7: the full size, 3 GB)
 	$(BIN)/python -m benchmarks.scale $(ARGS)
+
+dist: $(VENV)/.dev ## build sdist and wheel, check them, and run the demo of the wheel in a clean environment
+	rm -rf dist build/wheel
+	$(BIN)/python -m build --quiet --outdir dist
+	$(BIN)/python -m twine check --strict dist/*
+	$(PYTHON) -m venv build/wheel
+	build/wheel/bin/python -m pip install --quiet --disable-pip-version-check "$$(echo dist/*.whl)[mujoco]"
+	cd build && wheel/bin/thetahat demo --out demo-of-the-wheel
 
 docs: $(VENV)/.dev ## build the documentation into build/docs
 	$(BIN)/mkdocs build --strict --site-dir build/docs
