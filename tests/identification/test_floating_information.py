@@ -13,6 +13,7 @@ from thetahat.identification.information import Information
 from thetahat.identification.parameter_columns import full_regressor
 from thetahat.identification.scores import validate
 from thetahat.identification.time_blocks import base_rows, block_of, row_plan
+from thetahat.identification.tuning.cross_validation import CrossValidation
 from thetahat.model.floating_base import with_deviations, with_ground
 
 RECOVERED = 1e-8  # of the largest base parameter
@@ -134,3 +135,17 @@ def test_blocks_of_time_have_the_same_rows() -> None:
         own = rows[plan.starts[v] : plan.starts[v + 1]]
         size = np.abs(own).max() ** 2 * own.shape[1]
         np.testing.assert_allclose(own @ own.T, (R.T @ R)[:-1, :-1], atol=1e-10 * size)
+
+
+def test_rows_that_choices_are_judged_by_count_by_what_forces_leave() -> None:
+    """Of each sample nv − rank J_c rows, and torques without the forces: the truth leaves none."""
+    robot = with_ground(floating("solo12"), (), FEET["solo12"])
+    samples = random_samples(robot, 60)
+    pieces = CrossValidation(robot).pieces(robot, samples)
+    assert samples.contact is not None
+    expected = 60 * robot.nv - 3 * np.count_nonzero(samples.contact)
+    assert abs(float(pieces.whole.rows.sum()) - expected) < 1e-6 * expected
+    folded = th.information(robot, samples)
+    truth = folded.base.map @ robot.theta
+    left = np.sqrt(pieces.whole.squares(truth, folded.positions))
+    assert np.all(left < 1e-6 * folded.torque_norms())

@@ -68,8 +68,8 @@ from thetahat.model.drive import TERMS
 # nothing
 LEVERAGE = 16
 HIDDEN = 1e-6  # of a parameter's variance: less than this is rounding in the gain of an estimate
+ROUNDED = 1.0  # of rows that count by parts, and are whole in an information: as much, for rounding
 # of a parameter's variance from joints whose noise is not known: its interval is a lower bound
-ROUNDED = 0.02  # of rows that count by parts, which are whole in an information
 UNRESOLVED = 0.25
 # independent stretches of slow noise: with fewer, its variance is known to no better than 30 %
 STRETCHES = 25.0
@@ -483,8 +483,9 @@ def _lag_sums(
         length = len(block) if block.first else length + len(block)
         longest, count, period = max(longest, length), count + 1, block.period
     there = information.rows > 0
-    close = ROUNDED if eliminates_forces(information.robot) else 0.0
-    if np.any(np.abs(used - information.rows)[there] > close * information.rows[there]):
+    batches = max(len(information.provenance), 1)
+    close = ROUNDED * batches if eliminates_forces(information.robot) else 0.0
+    if np.any(np.abs(used - information.rows)[there] > close):
         raise UsageError(
             f"the samples have {', '.join(f'{n:.9g}' for n in used)} usable torques per joint,"
             " but the"
