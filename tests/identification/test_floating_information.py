@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
 import numpy as np
 import pytest
 from floating_robots import FEET, floating, random_samples
 
 import thetahat as th
-from thetahat.dynamics.contact_projection import contact_projection
+from thetahat.dynamics.contact_projection import contact_projection, row_deviations
 from thetahat.errors import UsageError
+from thetahat.identification.estimators.joint_weights import weigh
 from thetahat.identification.information import Information
 from thetahat.identification.parameter_columns import full_regressor
 from thetahat.identification.scores import validate
 from thetahat.identification.time_blocks import base_rows, block_of, row_plan
 from thetahat.identification.tuning.cross_validation import CrossValidation
+from thetahat.identification.tuning.motion_filter import choose_cutoff
 from thetahat.model.floating_base import with_deviations, with_ground
+from thetahat.model.robot import Robot
 
 RECOVERED = 1e-8  # of the largest base parameter
 
@@ -86,8 +92,6 @@ def test_information_is_saved_and_read(tmp_path: object) -> None:
 
 
 def test_samples_must_say_which_feet_are_down() -> None:
-    from dataclasses import replace
-
     robot = with_ground(floating("solo12"), (), FEET["solo12"])
     samples = replace(random_samples(robot, 20), contact=None)
     with pytest.raises(UsageError, match="which are down"):
@@ -149,3 +153,51 @@ def test_rows_that_choices_are_judged_by_count_by_what_forces_leave() -> None:
     truth = folded.base.map @ robot.theta
     left = np.sqrt(pieces.whole.squares(truth, folded.positions))
     assert np.all(left < 1e-6 * folded.torque_norms())
+
+
+def test_rows_that_forces_leave_little_of_have_errors_in_fixed_proportions() -> None:
+    robot = with_ground(floating("solo12"), (), FEET["solo12"])
+    names = robot.velocity_names[:2]
+    robot = with_deviations(robot, {names[0]: 0.01, names[1]: 0.02})
+    samples = random_samples(robot, 1500, seed=2)
+    noise = np.random.default_rng(5).normal(size=samples.tau.shape)
+    folded = th.information(robot, replace(samples, tau=samples.tau + 0.02 * noise))
+    assert folded.rows[:2].min() > 0
+    assert folded.rows[:2].max() < len(folded.base)
+    ratio = weigh(folded, "iterated").noise / row_deviations(robot)
+    assert abs(ratio[1] / ratio[0] - 1.0) < 1e-12
+    assert np.ptp(ratio[6:]) > 1e-3
+
+
+@dataclass(frozen=True)
+class _Score:
+    """As good as the low-pass is close to the best one."""
+
+    worth: float
+
+    def gain(self, before: _Score, joints: list[int] | None = None) -> tuple[float, float]:
+        return self.worth - before.worth, 0.0
+
+    def improves(self, before: _Score, threshold: object, joints: object = None) -> bool:
+        return self.worth > before.worth
+
+
+class _Judge:
+    """A log whose best low-pass is 2.5 Hz."""
+
+    def samples(self, cutoff: float, delay: float = 0.0) -> float:
+        return cutoff
+
+    def predict(self, robot: Robot, samples: float, weight: float = 1.0) -> _Score:
+        return _Score(-abs(np.log(samples / 2.5)))
+
+
+@pytest.mark.parametrize(("touching", "expected"), [(True, 2.45), (False, 5.0)])
+def test_low_pass_is_searched_below_what_encoders_suggest(touching: bool, expected: float) -> None:
+    """Of a pose that no encoder measures; with foot sensors the given ones are all."""
+    feet = FEET["solo12"]
+    robot = with_ground(floating("solo12"), *(((), feet) if touching else (feet, ())))
+    judge = cast(Any, _Judge())
+    best, reason = choose_cutoff(judge, robot, judge, cutoffs=(20.0, 10.0, 5.0))
+    assert best == pytest.approx(expected)
+    assert f"{best:.3g} Hz instead of 20 Hz" in reason

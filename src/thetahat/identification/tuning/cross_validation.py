@@ -442,9 +442,7 @@ def _ends(pieces: Sequence[_Piece]) -> tuple[list[np.ndarray], list[np.ndarray]]
     return [piece.used for piece in pieces], [piece.at_ends for piece in pieces]
 
 
-def _piece(
-    joints: list[np.ndarray], used: np.ndarray, counts: np.ndarray, reach: int
-) -> _Piece:
+def _piece(joints: list[np.ndarray], used: np.ndarray, counts: np.ndarray, reach: int) -> _Piece:
     """Return the sums over a piece's rows, with its first and last ones apart. used: (2, rows, nv);
     counts: (rows, nv).
     """

@@ -251,7 +251,7 @@ def _with_extra_term(robot: Robot, shape: DriveTerm) -> Robot:
 
 
 def _joints_of(robot: Robot) -> list[list[int]]:
-    """The degrees of freedom each motor acts on; none where it has no columns, as a floating base."""
+    """The degrees of freedom each motor acts on; none where it has no columns (a floating base)."""
     actuation = robot.drive.actuation
     joints = (
         [[v] for v in range(robot.nv)]

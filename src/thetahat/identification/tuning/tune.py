@@ -51,7 +51,7 @@ from thetahat.identification.tuning.motion_filter import (
     choose_cutoff,
     choose_delay,
 )
-from thetahat.identification.tuning.prior_strength import USUAL, choose_prior_strength
+from thetahat.identification.tuning.prior_strength import USUAL, WEIGHTS, choose_prior_strength
 from thetahat.identification.tuning.rotor_inertia import decide_rotor_inertia
 from thetahat.identification.tuning.spring_selection import choose_springs
 from thetahat.identification.uncertainty.autocorrelation import independent_share
@@ -261,7 +261,9 @@ class _Search:
         form, why = self._form(validation, robot, samples)
         reasons += why
         strength = choose_prior_strength(
-            validation.pieces(robot, samples), weight=options.weight, metric=options.metric
+            validation.pieces(robot, samples),
+            weights=WEIGHTS if options.weight is None else (options.weight,),
+            metric=options.metric,
         )
         return Tuned(
             settings=replace(settings, cutoff=cutoff, delay=delay, form=form),

@@ -233,7 +233,7 @@ def contrast_covariance(
     parts = []
     for v, (R, gain) in enumerate(zip(information.instrument_factors or (), gains, strict=True)):
         if information.rows[v]:
-            _, sizes, back = np.linalg.svd(R[:, :-1] @ gain, full_matrices=False)
+            _, sizes, back = f.singular_values(R[:, :-1] @ gain)
             kept = sizes > SMALLEST * np.max(sizes, initial=0.0)
             parts.append(JointPart(v, 1.0, gain @ back[kept].T, back[kept].T, sizes[kept]))
     models = [np.asarray(autocovariances[part.joint], dtype=float) for part in parts]
