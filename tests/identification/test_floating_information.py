@@ -19,6 +19,7 @@ from thetahat.identification.scores import validate
 from thetahat.identification.time_blocks import base_rows, block_of, row_plan
 from thetahat.identification.tuning.cross_validation import CrossValidation
 from thetahat.identification.tuning.motion_filter import choose_cutoff
+from thetahat.identification.uncertainty.autocorrelation import independent_share
 from thetahat.model.floating_base import with_deviations, with_ground
 from thetahat.model.robot import Robot
 
@@ -201,3 +202,14 @@ def test_low_pass_is_searched_below_what_encoders_suggest(touching: bool, expect
     best, reason = choose_cutoff(judge, robot, judge, cutoffs=(20.0, 10.0, 5.0))
     assert best == pytest.approx(expected)
     assert f"{best:.3g} Hz instead of 20 Hz" in reason
+
+
+def test_rows_that_forces_leave_little_of_are_those_that_were_folded() -> None:
+    """A whole number of rows stands for parts of some: no other log for that."""
+    robot = with_ground(floating("solo12"), (), FEET["solo12"])
+    robot = with_deviations(robot, dict.fromkeys(robot.velocity_names[:2], 2e-3))
+    samples = replace(random_samples(robot, 1500, seed=2), period=0.01)
+    folded = th.information(robot, samples)
+    assert 0 < folded.rows[:2].min() < 10
+    share = independent_share(folded, samples, weigh(folded, "iterated"))
+    assert np.all((share > 0.0) & (share <= 1.0))

@@ -68,7 +68,7 @@ from thetahat.model.drive import TERMS
 # nothing
 LEVERAGE = 16
 HIDDEN = 1e-6  # of a parameter's variance: less than this is rounding in the gain of an estimate
-ROUNDED = 1.0  # of rows that count by parts, and are whole in an information: as much, for rounding
+ROUNDED = 0.02  # beside one: of rows that count by parts, and are whole in an information
 # of a parameter's variance from joints whose noise is not known: its interval is a lower bound
 UNRESOLVED = 0.25
 # independent stretches of slow noise: with fewer, its variance is known to no better than 30 %
@@ -483,9 +483,8 @@ def _lag_sums(
         length = len(block) if block.first else length + len(block)
         longest, count, period = max(longest, length), count + 1, block.period
     there = information.rows > 0
-    batches = max(len(information.provenance), 1)
-    close = ROUNDED * batches if eliminates_forces(information.robot) else 0.0
-    if np.any(np.abs(used - information.rows)[there] > close):
+    close = 1.0 + ROUNDED * information.rows if eliminates_forces(information.robot) else 0.0
+    if np.any((np.abs(used - information.rows) > close)[there]):
         raise UsageError(
             f"the samples have {', '.join(f'{n:.9g}' for n in used)} usable torques per joint,"
             " but the"
