@@ -130,7 +130,7 @@ class Outcome:
 def run(name: str, kind: str, seed: int) -> Outcome:
     """One planted change."""
     rng = np.random.default_rng([seed, KINDS.index(kind)])
-    motion = int(rng.integers(MOTIONS))
+    motion = int(rng.integers(MOTIONS)) + MOTIONS * (seed // 1000)
     warm, start = warmed(name, motion)
     made, one, first = scene(name, motion), snapshot(warm), start + int(rng.integers(5, 500))
     if kind.endswith("kg"):
@@ -255,12 +255,13 @@ def main() -> None:
     parser.add_argument("--robots", default=",".join(NAMES))
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--first", type=int, default=0, help="seed; other motions from 1000 on")
     parser.add_argument("--verbose", action="store_true")
     given = parser.parse_args()
     for name in given.robots.split(","):
         for kind in given.kinds.split(","):
             outcomes = []
-            for seed in range(given.runs):
+            for seed in range(given.first, given.first + given.runs):
                 outcomes.append(run(name, kind, seed))
                 if given.verbose or not good(kind, outcomes[-1]):
                     print(f"   {name} {kind} {seed}: {outcomes[-1]}", flush=True)

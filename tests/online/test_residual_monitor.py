@@ -141,6 +141,33 @@ def test_false_alarms_of_white_noise_are_as_rare_as_stated(robot: th.Robot) -> N
     assert math.isinf(false_alarm_interval(1e-4))
 
 
+def test_errors_that_come_and_go_while_the_gate_is_open_may_last(robot: th.Robot) -> None:
+    """Errors of 5 σ for a third of a second, every ten seconds or so, alarm a monitor that has seen
+    none; one that has seen them goes on silently, and tells of 30 σ.
+    """
+    q, dq, ddq, tau = moving(robot)
+    rng, step = np.random.default_rng(0), 1.0 / 30.0
+
+    def alarm(one: ResidualMonitor, seconds: float, size: float, *, learn: bool) -> bool:
+        for k in range(round(seconds / step)):
+            off = rng.normal(size=4) * 0.05
+            off[2] += size * 0.1 * (k % 300 < 10)
+            if one.push(k * step, step, FilteredSample(q, dq, ddq, tau + off)):
+                return True
+            if learn:
+                one.learn(step)
+        return False
+
+    assert alarm(watch(robot), 60.0, 5.0, learn=False)
+    one = watch(robot, limit=3.0)  # patient while it learns
+    assert not alarm(one, 60.0, 5.0, learn=True)
+    taught = watch(robot)
+    taught.lasts[:] = one.lasts
+    assert one.lasts[2] > 5.0
+    assert not alarm(taught, 60.0, 5.0, learn=False)
+    assert alarm(taught, 20.0, 30.0, learn=False)
+
+
 def test_a_scale_that_is_none_is_refused(robot: th.Robot) -> None:
     with pytest.raises(UsageError, match=r"scale has shape \(3,\)"):
         ResidualMonitor(robot, np.ones(3))

@@ -178,10 +178,16 @@ def _turned(windows: Windows, v: int, factor: float) -> Windows:
 def _thinned(windows: Windows) -> Windows:
     """Return at most `ROWS` of the windows, evenly."""
     chosen = np.unique(np.linspace(0, len(windows) - 1, ROWS).astype(int))
-    names = ("q", "dq", "ddq", "tau", "row", "usable")
-    parts = {name: getattr(windows, name) for name in names}
-    thin = {name: None if part is None else part[chosen] for name, part in parts.items()}
-    return replace(windows, of_position=None, **thin)
+    return replace(
+        windows,
+        q=windows.q[chosen],
+        dq=windows.dq[chosen],
+        ddq=windows.ddq[chosen],
+        tau=None if windows.tau is None else windows.tau[chosen],
+        of_position=None,
+        row=windows.row[chosen],
+        usable=windows.usable[chosen],
+    )
 
 
 def _finding(
@@ -192,10 +198,6 @@ def _finding(
         f" the links weigh, and {before:.1%} as logged"
     )
     name = robot.velocity_names[best.dof]
-    joint = robot.tree.independent[0].name
-    for node in robot.tree.independent:
-        if robot.tree.v_index[node.name] == best.dof:
-            joint = node.name
     column = columns.column_of("tau" if best.kind == "sign" else "q", best.dof)
     what, fix = {
         "position-sign": (
@@ -212,5 +214,5 @@ def _finding(
         best.kind,
         name,
         (0, rows),
-        f"joint {joint!r} (column {column!r}): {what}: {evidence}; nothing was changed: {fix}",
+        f"joint {name!r} (column {column!r}): {what}: {evidence}; nothing was changed: {fix}",
     )

@@ -39,7 +39,7 @@ Q_LAST, Q_MIDDLE, Q_SCALE, Q_STEP, Q_NOW, Q_WRAP, Q_TURNS, Q_LEAPED, Q_AVERAGE =
 ) = range(16)
 SAME_Q, SAME_TAU = 0, 1
 # Rows of the state of the residual monitor, (…, nv).
-SLOW_SPEED, COULOMB, DRY, SCALE, SUMS = range(5)
+SLOW_SPEED, COULOMB, DRY, SCALE, LASTS, DEVIATION, SUMS = range(7)
 # Rows of what the first samples did, (…, samples, nv): changes of speed and torque, and the torque
 # itself.
 FIRST_DQ, FIRST_STEP, FIRST_TAU = range(3)
@@ -564,32 +564,36 @@ def predict(
 
 @jit
 def cusum_step(h, rules, predicted, dq, ddq, tau, direction, state):
-    """Update two cumulative sums per joint of the residual over its scale, beyond `drift`
-    [scales·s]; return the largest, whose it is, and its residual.
+    """Update two cumulative sums per joint of the residual over its scale, beyond the deviation
+    that may last, in units of it [s]; return the largest, whose it is, and its residual.
 
     A joint that stood still, or turned round, within `lag` seconds or the filter's memory may have
     any friction up to `dry`; the prediction holds `coulomb` of it. Where that friction is more than
     the scale and the joint did not move one way, its torque is anywhere inside the band that holds
     it, whose width nobody knows: no evidence. A joint without a scale (inf) is not monitored.
 
-    rules: drift, relative, lag, sure. predicted, dq, ddq, tau: (1, nv) each. direction: (nv,) the
-        filtered direction of motion; below `sure` it is not one. state: (6, nv), rows SLOW_SPEED,
-        COULOMB, DRY, SCALE, SUMS and the next.
+    rules: relative, lag, sure. predicted, dq, ddq, tau: (1, nv) each. direction: (nv,) the
+        filtered direction of motion; below `sure` it is not one. state: (8, nv), rows SLOW_SPEED,
+        COULOMB, DRY, SCALE, LASTS, DEVIATION (residual over scale, NaN: no evidence), SUMS and the
+        next.
     """
-    drift, relative, lag, sure = rules[0], rules[1], rules[2], rules[3]
+    relative, lag, sure = rules[0], rules[1], rules[2]
     slow, coulomb, dry, scale = state[SLOW_SPEED], state[COULOMB], state[DRY], state[SCALE]
-    sums = state[SUMS:]
+    lasts, deviation, sums = state[LASTS], state[DEVIATION], state[SUMS:]
     worst, joint, left = 0.0, 0, 0.0
     for v in range(tau.shape[1]):
         residual = tau[0, v] - predicted[0, v]
         if abs(direction[v]) < sure and dry[v] > scale[v]:
+            deviation[v] = math.nan
             continue
         if abs(dq[0, v]) < slow[v] + lag * abs(ddq[0, v]) or abs(direction[v]) < sure:
             residual += coulomb[v] if dq[0, v] > 0.0 else -coulomb[v] if dq[0, v] < 0.0 else 0.0
             residual = math.copysign(max(abs(residual) - dry[v], 0.0), residual)
         z = residual / max(scale[v], relative * abs(predicted[0, v]))
-        sums[0, v] = max(0.0, sums[0, v] + h * (z - drift))
-        sums[1, v] = max(0.0, sums[1, v] + h * (-z - drift))
+        deviation[v] = z
+        z /= lasts[v]
+        sums[0, v] = max(0.0, sums[0, v] + h * (z - 1.0))
+        sums[1, v] = max(0.0, sums[1, v] + h * (-z - 1.0))
         top = max(sums[0, v], sums[1, v])
         if top > worst:
             worst, joint, left = top, v, residual

@@ -36,9 +36,14 @@ class BufferPlan:
     needed: int  # samples from which on the gate may open
 
     @property
+    def density(self) -> float:
+        """[Hz] at which samples join."""
+        return self.rate * self.per_update
+
+    @property
     def reach(self) -> float:
         """[s] that a full buffer reaches back."""
-        return self.size / (self.rate * self.per_update)
+        return self.size / self.density
 
 
 def buffer_plan(robot: Robot, rate: float | None, window: int | None, delay: float) -> BufferPlan:

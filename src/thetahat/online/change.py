@@ -28,6 +28,7 @@ CONFIRM = 0.3  # [s] after an alarm, from which another one confirms it
 # [s] the same, of a light payload that residuals tell of together: a push must have faded from them
 CONFIRM_LIGHT = 0.7
 OVER = 0.5  # [s] without an alarm, after which it was a collision
+OVER_LIGHT = 1.0  # [s] the same, of a light payload: in some postures a joint or two tell of it
 SLOW = 1.5  # times the drift that may last for ever: a residual below it crept there
 DRIFTED = 0.2  # of a joint's torque by which a model may differ from the one of some time ago
 WEAK = 0.05  # of the strongest joint's torque: a weaker joint counts as if it had that
@@ -58,7 +59,9 @@ class Suspicion:
     ) -> None:
         self.alarm, self._monitor, self._detector = alarm, monitor, detector
         self._last = alarm.t
-        self._crept = abs(alarm.residual) <= SLOW * monitor.rules.drift * alarm.scale
+        v = monitor.robot.velocity_names.index(alarm.joint)
+        crept = abs(alarm.residual) <= SLOW * monitor.lasts[v] * alarm.scale
+        self._crept = crept and not alarm.together
         monitor.reset()
 
     def push(
@@ -66,13 +69,13 @@ class Suspicion:
     ) -> Finding | None:
         """Take one filtered sample; return what it turns out to be, None while that is open."""
         again = self._monitor.push(t, h, sample, direction)
-        held = self._detector is not None and self._detector.beyond
+        held = self._detector is not None and self._detector.suspects
         if again is not None or held:
             self._monitor.reset()
             self._last = t
             if t - self.alarm.t >= (CONFIRM if again is not None else CONFIRM_LIGHT):
                 return self._confirmed()
-        elif t - self._last >= OVER:
+        elif t - self._last >= (OVER_LIGHT if self.alarm.together else OVER):
             span, joint = self._last - self.alarm.t, self.alarm.joint
             return Finding(
                 "collision",
@@ -121,16 +124,24 @@ class ModelDrift:
             return None
         if len(samples) < LEAST_ROWS:
             return None
-        states = samples.q, samples.dq, samples.ddq
+        states, usable = (samples.q, samples.dq, samples.ddq), samples.valid
         now, then = (np.array(each.torque(*states)) for each in (model, self._reference))
-        size = np.sqrt(np.mean(now**2, axis=0))
+        rows = np.maximum(np.count_nonzero(usable, axis=0), 1)
+        size, errors, others = (
+            np.sum(each**2, axis=0, where=usable) / rows
+            for each in (samples.tau, samples.tau - now, samples.tau - then)
+        )
+        size = np.sqrt(size)
         size = np.maximum(size, WEAK * float(np.max(size)))
-        change = np.sqrt(np.mean((now - then) ** 2, axis=0)) / size
+        # what the reference errs by beyond the model in use, where torques count
+        change = np.sqrt(np.maximum(others - errors, 0.0)) / size
+        change[rows < LEAST_ROWS] = 0.0
         v = int(np.argmax(change))
         if change[v] < DRIFTED:
             return None
-        speed, difference = samples.dq[:, v], (now - then)[:, v]
-        A = np.column_stack([np.ones(len(speed)), np.sign(speed), speed, then[:, v]])
+        own = usable[:, v]
+        speed, difference = samples.dq[own, v], (now - then)[own, v]
+        A = np.column_stack([np.ones(len(speed)), np.sign(speed), speed, then[own, v]])
         left = difference - A @ np.linalg.lstsq(A, difference, rcond=1e-9)[0]
         if np.sqrt(np.mean(left**2)) > UNLIKE * change[v] * size[v]:
             return None

@@ -167,6 +167,7 @@ class MonitorRules:
     relative: float = 0.03  # of the predicted torque: an error of a model that is good
     # where a payload may be taken up or put down; its mass is reported after an alarm
     payload_link: str | None = None
+    interval: float = 8.0 * 3600.0  # [s] between two false alarms of each kind
 
     def __post_init__(self) -> None:
         if not (self.drift > 0.0 and self.limit > 0.0 and self.relative >= 0.0):
@@ -174,6 +175,7 @@ class MonitorRules:
                 f"drift is {self.drift!r}, limit {self.limit!r}, relative {self.relative!r}; give"
                 " numbers above zero"
             )
+        check_positive("interval", self.interval, "the seconds between two false alarms")
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,10 @@ from thetahat.online.contact_detector import (
     features,
     unpredicted,
 )
+from thetahat.online.false_alarm_level import tail
 
 MEMORY = 0.1  # [s] of residuals that predict the next
 FLOOR = 0.3  # of the residual's RMS: white noise that is always reckoned with
-TAIL = 0.5  # quantile of the maxima from which on their tail is fitted
 LEAST_BLOCKS = 16
 ROUNDS = 8  # of the weights
 QUIETEST = 0.05  # of the mean variance: the least share that no motion adds
@@ -137,19 +137,3 @@ def block_maxima(values: np.ndarray, size: int) -> np.ndarray:
     """Return maxima over whole blocks of rows, (blocks, nv)."""
     count = len(values) // size
     return np.asarray(values[: count * size].reshape(count, size, values.shape[1]).max(axis=1))
-
-
-def tail(maxima: np.ndarray, chance: float, margin: float = 1.0) -> np.ndarray:
-    """Return (nv,) that a block's maximum exceeds with this probability, by an exponential tail of
-    its square, as Gaussian noise has it, and no less than what was reached, with a margin.
-
-    The quantile is the predictive one: the fewer the blocks, the higher.
-    """
-    squares, most = maxima**2, np.max(maxima, axis=0)
-    begin = np.quantile(squares, TAIL, axis=0)
-    excess = np.maximum(squares - begin, 0.0)
-    count = np.maximum(np.sum(excess > 0.0, axis=0), 1)
-    scale = np.sum(excess, axis=0) / count
-    often = max((1.0 - TAIL) / chance, 1.0)
-    reach = np.sqrt(begin + scale * count * (often ** (1.0 / count) - 1.0))
-    return np.asarray(np.maximum.reduce([reach, margin * most, np.full_like(most, 1e-9)]))

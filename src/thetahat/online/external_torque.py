@@ -26,7 +26,7 @@ from thetahat.dynamics import rigid_body
 from thetahat.errors import UsageError, check_positive
 from thetahat.kernels.direction import follow
 from thetahat.model.robot import Robot
-from thetahat.online.contact_calibration import HOUR, block_maxima, learn_contact, tail
+from thetahat.online.contact_calibration import HOUR, block_maxima, learn_contact
 from thetahat.online.contact_detector import (
     BLOCK,
     UNSURE,
@@ -37,6 +37,7 @@ from thetahat.online.contact_detector import (
     TickClock,
     Ticks,
 )
+from thetahat.online.false_alarm_level import tail
 from thetahat.online.observed_motion import MotionAlignment
 
 GAP = 0.1  # [s] after which the observer starts again

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from thetahat.model.robot import Robot
+from thetahat.online.buffer_plan import BufferPlan
 from thetahat.online.causal_filter import FilteredSample
 from thetahat.online.change import Finding, Suspicion, extrapolated
 from thetahat.online.config import MonitorRules
@@ -13,8 +14,15 @@ from thetahat.online.held_out import usual_errors
 from thetahat.online.learner import Learner
 from thetahat.online.model_validation import ModelValidation
 from thetahat.online.null_hypothesis import one_model_explains
-from thetahat.online.payload_detector import PayloadDetector
-from thetahat.online.residual_monitor import Alarm, PayloadMonitor, PayloadReport, ResidualMonitor
+from thetahat.online.payload_detector import POOL, PayloadDetector
+from thetahat.online.residual_monitor import (
+    Alarm,
+    PayloadMonitor,
+    PayloadReport,
+    ResidualMonitor,
+    usual_level,
+)
+from thetahat.online.sampling_schedule import SCORES
 from thetahat.online.stream import Stream
 
 TOLD = 1.0  # [s] after an alarm, when it is said whether a payload explains it
@@ -31,11 +39,17 @@ class FaultDiagnosis:
         learner: Learner,
         stream: Stream,
         validation: ModelValidation,
+        plan: BufferPlan,
     ) -> None:
         self._nominal, self._rules = nominal, rules
         self._learner, self._stream, self._validation = learner, stream, validation
         link = self._payload_link = None if rules is None else rules.payload_link
-        self._detector = None if link is None else PayloadDetector(nominal, link)
+        self._detector = None
+        if rules is not None and link is not None:
+            self._detector = PayloadDetector(nominal, link, rules.interval, stream.min_speed)
+        self._tick = 1.0 / (plan.rate * SCORES)  # [s] between samples that are learned from
+        # samples that share one mean of the detector
+        self._shared = max(1.0, 2.0 * POOL * plan.density)
         self.alarm: Alarm | None = None  # the last one
         self.payload: PayloadReport | None = None  # what is held since then, where that is asked
         self.clear()
@@ -43,6 +57,8 @@ class FaultDiagnosis:
     def clear(self) -> None:
         """Forget what is monitored."""
         self._monitor: ResidualMonitor | None = None
+        # errors while the gate was open
+        self._usual = usual_level(self._nominal, self._rules or MonitorRules())
         self.suspicion: Suspicion | None = None
         if self._detector is not None:
             self._detector.reset()
@@ -82,24 +98,29 @@ class FaultDiagnosis:
             payload.add(self._stream.sample, valid)
 
     def detect_payload(self, now: float, usable: np.ndarray) -> None:
-        """Raise an alarm where all joints together tell of a mass that none tells alone; usable:
-        (nv,) which torques count.
+        """Learn what is usual while the gate is open, and raise an alarm where all joints together
+        tell of a mass that none tells alone; usable: (nv,) which torques count.
         """
         detector, monitor, in_use = self._detector, self._monitor, self._validation.in_use
+        trusted = self._validation.gate.state.open and self.suspicion is None
+        if monitor is not None and trusted:
+            monitor.learn(self._tick)
         if detector is None or monitor is None or in_use is None:
             return
-        trusted = self._validation.gate.state.open and self.suspicion is None
-        sample, scale, model = self._stream.sample, monitor.scale, in_use.model
-        if detector.push(now, sample, model, scale, usable=usable, learn=trusted) and trusted:
-            joint = self._nominal.velocity_names[int(np.argmin(scale))]
-            sentence = (
-                f"the model in use stopped explaining the torques at {now:.4g} s: together they"
-                f" tell of {detector.mass:+.2g} kg on {detector.link!r}, usually within"
-                f" {detector.spread:.2g} kg"
-            )
-            self._alarmed(Alarm(now, joint, detector.mass, detector.spread, sentence), monitor)
+        sample, shared = self._stream.sample, self._shared
+        told = detector.push(
+            now,
+            sample,
+            in_use.model,
+            monitor.scale,
+            lambda variance: self._learner.prediction_spread(sample, shared * variance),
+            usable=usable,
+            learn=trusted,
+        )
+        if told and trusted:
+            self._alarmed(detector.alarm(now), monitor, tested=True)
 
-    def _alarmed(self, alarm: Alarm, monitor: ResidualMonitor) -> None:
+    def _alarmed(self, alarm: Alarm, monitor: ResidualMonitor, *, tested: bool = False) -> None:
         """The model in use stopped explaining the torques: fall back, and find out why."""
         v = self._nominal.velocity_names.index(alarm.joint)
         if extrapolated(self._stream.sample.dq[0, v], self._learner.motion.fastest[v]):
@@ -111,7 +132,7 @@ class FaultDiagnosis:
             self._validation.shut(sentence)
             self._monitor = None
             return
-        unseen = self._unseen(monitor, v)
+        unseen = self._unseen(monitor, v, tested=tested)
         if unseen:
             sentence = (
                 f"{alarm.residual:+.3g} are left of the torque of joint {alarm.joint!r} in a motion"
@@ -132,7 +153,7 @@ class FaultDiagnosis:
                 robot, self._payload_link, scale, detected=alarm.t, usual=usual
             )
 
-    def _unseen(self, monitor: ResidualMonitor, joint: int) -> str:
+    def _unseen(self, monitor: ResidualMonitor, joint: int, *, tested: bool) -> str:
         """Why what is left of a joint's torque says nothing about a change; "" where it does."""
         in_use = self._validation.in_use
         if in_use is None:
@@ -141,6 +162,8 @@ class FaultDiagnosis:
         if np.any(moves):
             name = self._nominal.velocity_names[int(np.argmax(moves))]
             return f"joint {name!r} moves, of which nothing was known"
+        if tested or (self._detector is not None and self._detector.suspects):
+            return ""  # the memory's spread was reckoned with
         if one_model_explains(
             self._learner, self._validation.held_out, in_use.model, monitor, joint
         ):
@@ -191,6 +214,7 @@ class FaultDiagnosis:
                 min_speed=self._stream.min_speed,
                 lag=2.0 * self._stream.filter.delay,
                 model=in_use.model,
+                seen=self._usual,
             )
         else:
             self._monitor.use(in_use.model, scale)

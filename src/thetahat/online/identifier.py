@@ -100,6 +100,7 @@ class OnlineIdentifier:
             learner=self._learner,
             stream=self._stream,
             validation=self._validation,
+            plan=plan,
         )
         self._torques = self._validation.surprises.torques
         self._schedule = SamplingSchedule(plan.rate, plan.per_update)

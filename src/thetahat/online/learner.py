@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from thetahat.identification import factor as f
 from thetahat.identification.estimate import Estimate
@@ -27,6 +28,8 @@ from thetahat.online.physical_model import PhysicalModel, PhysicalProjection, So
 from thetahat.online.predict import Model, Predictor
 from thetahat.online.sample_verdict import Events
 from thetahat.online.stacked_factor import Fit, Stack, solve
+
+UNSEEN = 1e-4  # of a column: what the memory shows of a direction counts as no less
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,6 +181,21 @@ class Learner:
             old, new = self.memory.triangle(weights), self._spare.of_rows(rows)
             both = f.triangle(np.asfortranarray(np.vstack([old, new])))
         return float(both[-1, -1] ** 2 - old[-1, -1] ** 2)
+
+    def prediction_spread(self, sample: FilteredSample, variance: np.ndarray) -> np.ndarray:
+        """Covariance (nv, nv) of the torques that least squares of what is remembered predicts for
+        one sample; variance: (nv,) of each remembered row, 0: not counted.
+        """
+        with np.errstate(divide="ignore"):
+            weights = np.where(variance > 0.0, 1.0 / np.sqrt(variance), 0.0)
+        rows = self._spare.single(sample)
+        with f.blas_threads().limit(limits=1, user_api="blas"):
+            R = self.memory.triangle(weights)[:-1, :-1]
+            norms = np.linalg.norm(R, axis=0)
+            norms = np.where(norms > 0.0, norms, 1.0)
+            R = f.triangle(np.asfortranarray(np.vstack([R / norms, UNSEEN * np.eye(len(R))])))
+            open_ = solve_triangular(R, (rows / norms).T, trans="T", check_finite=False)
+        return np.asarray(open_.T @ open_)
 
     def poll(self, now: float) -> None:
         """Take a solution from the background, if there is one."""

@@ -40,7 +40,7 @@ def one_model_explains(
     rules = monitor.rules
     scale = np.maximum(monitor.scale, rules.relative * np.max(np.abs(predicted), axis=0))
     z = (tau - predicted) / scale
-    unexplained = valid[:, joint] & (np.abs(z[:, joint]) > rules.drift)
+    unexplained = valid[:, joint] & (np.abs(z[:, joint]) > monitor.lasts[joint])
     if not np.any(unexplained):
         return False
     picked = FilteredSample(*(np.ascontiguousarray(array[unexplained]) for array in samples))

@@ -4,15 +4,18 @@ robot hold?
 Per joint and sign a cumulative sum of the residual r = τ − τ_model over its usual size σ
 [Page1954]:
 
-    g ← max(0, g + h·(±r/σ − drift)),   alarm where g > limit,   h: [s] since the sample before
+    g ← max(0, g + h·(±r/σ − d)/d),   alarm where g > limit/drift,   h: [s] since the sample before
 
-An error of at most `drift` σ (3) never alarms, however long it lasts and however its samples hang
-together; one of 6σ alarms after limit/(6 − 3) = 0.1 s, a large one within a few samples. σ is what
-the model leaves on samples held out (friction errors and all), but at least a share of the torque
-predicted, and a still joint may be off by its dry friction. For residuals that were white noise
-over blocks of two filter time constants, the mean time between false alarms would be
-`false_alarm_interval` [Siegmund1985]: beyond any robot's life. What can alarm falsely is a model
-error larger than 3σ that lasts.
+An error of at most d σ never alarms, however long it lasts and however its samples hang together;
+one of 2d σ alarms after limit/drift = 0.1 s, a large one within a few samples. σ is what the model
+leaves on samples held out (friction errors and all), but at least a share of the torque predicted,
+and a still joint may be off by its dry friction.
+
+d is `drift` (3) at least. For residuals that were white noise over blocks of two filter time
+constants, the mean time between false alarms would then be `false_alarm_interval` [Siegmund1985]:
+beyond any robot's life. What can alarm falsely is a model error that lasts, so d is the size that
+errors of a tenth of a second exceed once in `interval` on one of the joints, as their tail tells
+that was seen while the gate was open (false_alarm_level.py), where that is more.
 
 After an alarm, samples of the new robot are folded, and the payload on a named link follows by
 least squares with the model in use as the known rest (payload_body.py): its ten numbers, as a
@@ -22,6 +25,7 @@ physical body, with their spread.
 from __future__ import annotations
 
 import math
+from collections import deque
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -39,6 +43,7 @@ from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
 from thetahat.online.causal_filter import ONE_WAY, FilteredSample
 from thetahat.online.config import MonitorRules
+from thetahat.online.false_alarm_level import FalseAlarmLevel
 from thetahat.online.predict import Model, Predictor
 
 SLOWLY = 2.5  # times the least speed of a moving joint: below, dry friction may have either sign
@@ -46,6 +51,8 @@ LEAST_ROWS = 20  # of a payload's least squares: twice its unknowns
 FAR = 5.0  # usual errors that a payload may leave of the torques, as RMS
 # of what changed, that it may leave if that is more: what is heavy brings more friction, too
 LEFT = 0.1
+LASTING = 3  # scores of a joint's error, of which the mean counts: a tenth of a second
+LATER = 30  # scores: what was seen counts as of before by then, if no alarm was raised
 ERROR_LASTS = 1.0  # [s] of a model's error on a motion
 # times the dry friction that a still joint's torque may be off: breakaway takes more than sliding
 DRY = 1.5
@@ -60,6 +67,7 @@ class Alarm:
     residual: float  # [N·m or N] then
     scale: float  # σ of that joint
     sentence: str
+    together: bool = False  # residual and scale are of a mass [kg] that all joints tell of
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,12 +131,18 @@ def _units(robot: Robot) -> list[str]:
     return [units.get(node.kind, "") for node in joints for _ in range(node.kind.nv)]
 
 
+def usual_level(robot: Robot, rules: MonitorRules) -> FalseAlarmLevel:
+    """What is to be learned of a robot's usual errors; Gaussian ones say nothing beyond `drift`."""
+    return FalseAlarmLevel(robot.nv, rules.interval, share=0.0)
+
+
 class ResidualMonitor:
     """Compares every filtered sample with what a model predicts.
 
     scale: (nv,) σ, usual size of each joint's residual [N·m or N]. min_speed: (nv,) at which a
         joint moves. lag: [s] that a filtered sample reaches back: a joint that turned round since
-        has friction of either sign. model: what predicts; None: the robot itself.
+        has friction of either sign. model: what predicts; None: the robot itself. seen: what was
+        learned of usual errors so far.
     """
 
     def __init__(
@@ -140,6 +154,7 @@ class ResidualMonitor:
         min_speed: np.ndarray | float = 0.02,
         lag: float = 0.1,
         model: Model | None = None,
+        seen: FalseAlarmLevel | None = None,
     ) -> None:
         from thetahat.kernels import online
 
@@ -151,8 +166,13 @@ class ResidualMonitor:
             )
         self.rules = rules = MonitorRules() if rules is None else rules
         self.robot, self.scale = robot, scale
-        self._kernels, self._rules = online, np.array([rules.drift, rules.relative, lag, ONE_WAY])
+        self._kernels, self._rules = online, np.array([rules.relative, lag, ONE_WAY])
+        self._most = rules.limit / rules.drift
         self._state = np.zeros((online.SUMS + 2, robot.nv))
+        self._state[online.LASTS] = rules.drift
+        self._seen = usual_level(robot, rules) if seen is None else seen
+        self._waiting: deque[tuple[np.ndarray, float]] = deque()
+        self._raise_level()
         self._state[online.SLOW_SPEED] = SLOWLY * np.asarray(min_speed, dtype=float)
         self._units = _units(robot)
         self._one_way = np.ones(robot.nv)
@@ -170,6 +190,33 @@ class ResidualMonitor:
     def reset(self) -> None:
         """Start anew, as after an alarm or a gap."""
         self._state[self._kernels.SUMS :], self.alarm = 0.0, None
+        self._waiting.clear()
+
+    @property
+    def lasts(self) -> np.ndarray:
+        """(nv,) deviations σ that may last for ever."""
+        return np.asarray(self._state[self._kernels.LASTS])
+
+    def learn(self, seconds: float) -> None:
+        """Take what the last sample left as usual, if no alarm follows within a second. seconds:
+        since the last one that was learned.
+        """
+        self._waiting.append((self._state[self._kernels.DEVIATION].copy(), seconds))
+        if len(self._waiting) < LATER:
+            return
+        first, seconds = self._waiting.popleft()
+        for k in range(LASTING - 1):
+            first += self._waiting[k][0]
+        np.abs(first, out=first)
+        first[first != first] = 0.0  # no evidence in one of them
+        first /= LASTING
+        if self._seen.add(first, seconds):
+            self._raise_level()
+
+    def _raise_level(self) -> None:
+        if self._seen.known:
+            lasts = self._state[self._kernels.LASTS]
+            np.maximum(self.rules.drift, self._seen.level, out=lasts)
 
     def push(
         self, t: float, h: float, sample: FilteredSample, direction: np.ndarray | None = None
@@ -190,7 +237,7 @@ class ResidualMonitor:
             self._one_way if direction is None else direction,
             self._state,
         )
-        if worst <= self.rules.limit or self.alarm is not None:
+        if worst <= self._most or self.alarm is not None:
             return None
         name, unit = self.robot.velocity_names[v], self._units[v]
         sentence = (

@@ -138,6 +138,14 @@ class Stack:
         )
         return matrices
 
+    def single(self, sample: FilteredSample) -> np.ndarray:
+        """Return the rows of one sample in all base parameters, (nv, p)."""
+        matrices, out = self.rows(sample), np.zeros((len(self.positions), len(self.base)))
+        for v, own in enumerate(self.positions):
+            begin = int(self.plan.starts[v])
+            out[v, own] = matrices[begin : begin + len(own), 0]
+        return out
+
     def of_rows(self, matrices: np.ndarray, joints: np.ndarray | None = None) -> np.ndarray:
         """The triangle (p + 1, p + 1) of rows as `rows` gives them, each joint's times its
         weight.
