@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from data_paths import STRD
 
+from thetahat.errors import NotIdentifiable
 from thetahat.identification import factor
 
 SETS = (
@@ -118,3 +119,26 @@ def test_fewer_rows_than_columns() -> None:
     solution = factor.solve(factor.fold(np.eye(5)[:2], np.array([3.0, 4.0])))
     assert solution.rank == 2
     np.testing.assert_allclose(solution.x, [3.0, 4.0, 0.0, 0.0, 0.0], atol=1e-12)
+
+
+def test_singular_values_where_divide_and_conquer_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any decomposition serves: U·diag(s)·Vᵀ is the matrix, U and V are orthonormal."""
+    matrix = np.random.default_rng(4).normal(size=(9, 5)) * 10.0 ** np.array(
+        [0, -3, -40, -90, -160]
+    )
+
+    def given_up(*_: object, **__: object) -> None:
+        raise np.linalg.LinAlgError("SVD did not converge")
+
+    monkeypatch.setattr(np.linalg, "svd", given_up)
+    U, s, Vt = factor.singular_values(matrix)
+    np.testing.assert_allclose((U * s) @ Vt, matrix, atol=1e-14 * s[0])
+    np.testing.assert_allclose(U.T @ U, np.eye(5), atol=1e-13)
+    np.testing.assert_allclose(Vt @ Vt.T, np.eye(5), atol=1e-13)
+    assert np.all(np.diff(s) <= 0.0)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_numbers_that_are_none_are_named(bad: float) -> None:
+    with pytest.raises(NotIdentifiable, match="too large to fit"):
+        factor.solve(np.array([[1.0, bad], [0.0, 1.0]]))

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
 import numpy as np
 import pytest
 from floating_robots import FEET, floating, random_samples
 
 import thetahat as th
-from thetahat.dynamics.contact_projection import contact_projection
+from thetahat.dynamics.contact_projection import contact_projection, row_deviations
 from thetahat.errors import UsageError
+from thetahat.identification.estimators.joint_weights import weigh
 from thetahat.identification.information import Information
 from thetahat.identification.parameter_columns import full_regressor
 from thetahat.identification.scores import validate
 from thetahat.identification.time_blocks import base_rows, block_of, row_plan
+from thetahat.identification.tuning.cross_validation import CrossValidation
+from thetahat.identification.tuning.motion_filter import choose_cutoff
+from thetahat.identification.uncertainty.autocorrelation import independent_share
 from thetahat.model.floating_base import with_deviations, with_ground
+from thetahat.model.robot import Robot
 
 RECOVERED = 1e-8  # of the largest base parameter
 
@@ -85,8 +93,6 @@ def test_information_is_saved_and_read(tmp_path: object) -> None:
 
 
 def test_samples_must_say_which_feet_are_down() -> None:
-    from dataclasses import replace
-
     robot = with_ground(floating("solo12"), (), FEET["solo12"])
     samples = replace(random_samples(robot, 20), contact=None)
     with pytest.raises(UsageError, match="which are down"):
@@ -134,3 +140,76 @@ def test_blocks_of_time_have_the_same_rows() -> None:
         own = rows[plan.starts[v] : plan.starts[v + 1]]
         size = np.abs(own).max() ** 2 * own.shape[1]
         np.testing.assert_allclose(own @ own.T, (R.T @ R)[:-1, :-1], atol=1e-10 * size)
+
+
+def test_rows_that_choices_are_judged_by_count_by_what_forces_leave() -> None:
+    """Of each sample nv − rank J_c rows, and torques without the forces: the truth leaves none."""
+    robot = with_ground(floating("solo12"), (), FEET["solo12"])
+    samples = random_samples(robot, 60)
+    pieces = CrossValidation(robot).pieces(robot, samples)
+    assert samples.contact is not None
+    expected = 60 * robot.nv - 3 * np.count_nonzero(samples.contact)
+    assert abs(float(pieces.whole.rows.sum()) - expected) < 1e-6 * expected
+    folded = th.information(robot, samples)
+    truth = folded.base.map @ robot.theta
+    left = np.sqrt(pieces.whole.squares(truth, folded.positions))
+    assert np.all(left < 1e-6 * folded.torque_norms())
+
+
+def test_rows_that_forces_leave_little_of_have_errors_in_fixed_proportions() -> None:
+    robot = with_ground(floating("solo12"), (), FEET["solo12"])
+    names = robot.velocity_names[:2]
+    robot = with_deviations(robot, {names[0]: 0.01, names[1]: 0.02})
+    samples = random_samples(robot, 1500, seed=2)
+    noise = np.random.default_rng(5).normal(size=samples.tau.shape)
+    folded = th.information(robot, replace(samples, tau=samples.tau + 0.02 * noise))
+    assert folded.rows[:2].min() > 0
+    assert folded.rows[:2].max() < len(folded.base)
+    ratio = weigh(folded, "iterated").noise / row_deviations(robot)
+    assert abs(ratio[1] / ratio[0] - 1.0) < 1e-12
+    assert np.ptp(ratio[6:]) > 1e-3
+
+
+@dataclass(frozen=True)
+class _Score:
+    """As good as the low-pass is close to the best one."""
+
+    worth: float
+
+    def gain(self, before: _Score, joints: list[int] | None = None) -> tuple[float, float]:
+        return self.worth - before.worth, 0.0
+
+    def improves(self, before: _Score, threshold: object, joints: object = None) -> bool:
+        return self.worth > before.worth
+
+
+class _Judge:
+    """A log whose best low-pass is 2.5 Hz."""
+
+    def samples(self, cutoff: float, delay: float = 0.0) -> float:
+        return cutoff
+
+    def predict(self, robot: Robot, samples: float, weight: float = 1.0) -> _Score:
+        return _Score(-abs(np.log(samples / 2.5)))
+
+
+@pytest.mark.parametrize(("touching", "expected"), [(True, 2.45), (False, 5.0)])
+def test_low_pass_is_searched_below_what_encoders_suggest(touching: bool, expected: float) -> None:
+    """Of a pose that no encoder measures; with foot sensors the given ones are all."""
+    feet = FEET["solo12"]
+    robot = with_ground(floating("solo12"), *(((), feet) if touching else (feet, ())))
+    judge = cast(Any, _Judge())
+    best, reason = choose_cutoff(judge, robot, judge, cutoffs=(20.0, 10.0, 5.0))
+    assert best == pytest.approx(expected)
+    assert f"{best:.3g} Hz instead of 20 Hz" in reason
+
+
+def test_rows_that_forces_leave_little_of_are_those_that_were_folded() -> None:
+    """A whole number of rows stands for parts of some: no other log for that."""
+    robot = with_ground(floating("solo12"), (), FEET["solo12"])
+    robot = with_deviations(robot, dict.fromkeys(robot.velocity_names[:2], 2e-3))
+    samples = replace(random_samples(robot, 1500, seed=2), period=0.01)
+    folded = th.information(robot, samples)
+    assert 0 < folded.rows[:2].min() < 10
+    share = independent_share(folded, samples, weigh(folded, "iterated"))
+    assert np.all((share > 0.0) & (share <= 1.0))

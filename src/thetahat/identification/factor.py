@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from scipy.linalg import lapack, solve_triangular
+from scipy.linalg import lapack, solve_triangular, svd
 from threadpoolctl import ThreadpoolController
 
 from thetahat.dynamics import batch
-from thetahat.errors import UsageError
+from thetahat.errors import NotIdentifiable, UsageError
 from thetahat.identification.uncertainty.flags import ILL_CONDITIONED
 
 # singular values of the column-scaled factor below RANK × the largest count as zero: rounding of
@@ -84,6 +84,29 @@ def fold(A: np.ndarray, b: np.ndarray) -> np.ndarray:
     return upright(factor.reshape(columns, columns))
 
 
+def _require_finite(matrix: np.ndarray) -> None:
+    if not np.all(np.isfinite(matrix)):
+        raise NotIdentifiable(
+            "the rows of the log hold numbers too large to fit; check torques, positions and their"
+            " units (--units), or record longer"
+        )
+
+
+def singular_values(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """U, s, Vᵀ of a thin singular value decomposition.
+
+    LAPACK's divide and conquer (gesdd) gives up on some matrices whose entries differ by very many
+    orders, as those of rows do of which contact forces leave next to nothing; QR iteration (gesvd)
+    does not.
+    """
+    _require_finite(matrix)
+    try:
+        U, s, Vt = np.linalg.svd(matrix, full_matrices=False)
+    except np.linalg.LinAlgError:
+        U, s, Vt = svd(matrix, full_matrices=False, check_finite=False, lapack_driver="gesvd")
+    return U, s, Vt
+
+
 @dataclass(frozen=True, eq=False)
 class Projection:
     """P[A | b], P the projection onto the columns of instruments Z, in their own coordinates."""
@@ -102,7 +125,7 @@ def projection(factor: np.ndarray) -> Projection:
     R, rest = factor[:n, :n], factor[:n, n:]
     norms = np.linalg.norm(R, axis=0)
     scale = np.where(norms > 0.0, norms, 1.0)
-    U, s, Vt = np.linalg.svd(R / scale)
+    U, s, Vt = singular_values(R / scale)
     rank = int(np.sum(s > RANK * s[0])) if n and s[0] > 0.0 else 0
     rows = U[:, :rank].T @ rest
     gain = (Vt[:rank].T / s[:rank]) @ rows[:, :-1] / scale[:, None]
@@ -134,11 +157,12 @@ class Solution:
 
 def solve(factor: np.ndarray, *, tolerance: float = RANK) -> Solution:
     """Solve min ‖A x − b‖ from the factor of [A | b]; rank is decided on scaled columns."""
+    _require_finite(factor)
     n = len(factor) - 1
     R, z, rho = factor[:n, :n], factor[:n, n], abs(factor[n, n])
     norms = np.linalg.norm(R, axis=0)
     scale = np.where(norms > 0.0, norms, 1.0)
-    U, s, Vt = np.linalg.svd(R / scale)
+    U, s, Vt = singular_values(R / scale)
     rank = int(np.sum(s > tolerance * s[0])) if n and s[0] > 0.0 else 0
     if rank == n:
         x = solve_triangular(R, z) if n else np.zeros(0)

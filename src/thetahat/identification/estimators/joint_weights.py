@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from thetahat.dynamics.contact_projection import row_deviations
+from thetahat.dynamics.contact_projection import mixed_dofs, row_deviations
 from thetahat.errors import UsageError
 from thetahat.identification import factor as f
 from thetahat.identification.information import Information
@@ -68,9 +68,11 @@ def weigh(information: Information, kind: Weights | str | None) -> Weights:
         return Weights(None, max(left**2 / freedom, floor**2) or 1.0, noise)
     if (pooled := _pooled(information)) is not None:
         return Weights(1.0 / pooled, 1.0, pooled)
+    noise = _told_apart(information, noise, solution.rank)
     for _ in range(ROUNDS if kind == "iterated" else 0):
         fit = _fit(information.stacked(1.0 / noise), full=solution.rank == len(information.base))
         before, noise = noise, noise_per_joint(information, *fit, 1.0 / noise)
+        noise = _told_apart(information, noise, solution.rank)
         if np.all(np.abs(noise - before) <= SETTLED * before):
             break
     return Weights(1.0 / noise, 1.0, noise)
@@ -93,6 +95,24 @@ def _pooled(information: Information) -> np.ndarray | None:
     level = np.sqrt(left / freedom)
     floor = EXACT * float(np.linalg.norm(information.torque_norms() / deviations))
     return np.asarray(deviations * (max(level, floor / np.sqrt(max(int(rows.sum()), 1))) or 1.0))
+
+
+def _told_apart(information: Information, noise: np.ndarray, rank: int) -> np.ndarray:
+    """σ_j, in fixed proportions where contact forces leave too few rows of a degree of freedom.
+
+    All parameters stand in each of those rows, so few of them could be fitted exactly, and the
+    smaller σ_j, the more of the other rows' errors would be laid on the fit, round after round.
+    """
+    rows, mixed = information.rows, mixed_dofs(information.robot)
+    few = mixed[rows[mixed] < ENOUGH * rank]
+    few = few[rows[few] > 0]
+    if not len(few):
+        return noise
+    ratio = noise / row_deviations(information.robot)
+    level = np.sqrt(np.average(ratio[few] ** 2, weights=rows[few]))
+    told = noise.copy()
+    told[few] = level * row_deviations(information.robot)[few]
+    return told
 
 
 def _fit(factor: np.ndarray, *, full: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,7 +31,7 @@ from thetahat.identification.estimators.estimator import guess
 from thetahat.identification.fold_plan import fold_plan
 from thetahat.identification.information import Information
 from thetahat.identification.log_statistics import LogStatistics, log_statistics, time_between_rows
-from thetahat.identification.time_blocks import RowPlan, base_rows, block_of, row_plan
+from thetahat.identification.time_blocks import RowPlan, base_rows, block_of, row_counts, row_plan
 from thetahat.identification.tuning.gaussian_fit import (
     GaussianModel,
     Grams,
@@ -216,11 +217,7 @@ class EndRows:
 
     rows: tuple[np.ndarray, ...]  # (pieces, 2, p_v + 1, reach) per joint: [y, u]
     used: np.ndarray  # (pieces, 2, nv, reach) 1.0 or 0.0
-
-    @functools.cached_property
-    def counts(self) -> np.ndarray:
-        """Rows of each joint, (pieces, 2, nv)."""
-        return np.asarray(self.used.sum(axis=-1))
+    counts: np.ndarray  # (pieces, 2, nv) rows of each joint
 
 
 @dataclass(frozen=True, eq=False)
@@ -403,27 +400,30 @@ def _sums(empty: Information, samples: Samples, edges: np.ndarray) -> tuple[Piec
         first = len(pieces)
         stop = max(int(np.searchsorted(edges, edges[first] + most, side="right")) - 1, first + 1)
         rows = slice(edges[first], edges[stop])
-        z = _joint_rows(plan, samples.subset(rows), np.any(used[:, rows], axis=0))
+        z, counts = _joint_rows(plan, samples.subset(rows), np.any(used[:, rows], axis=0))
         for a, b in itertools.pairwise(edges[first : stop + 1]):
             at = slice(a - edges[first], b - edges[first])
-            pieces.append(_piece([each[:, at] for each in z], used[:, a:b], reach))
+            pieces.append(_piece([each[:, at] for each in z], used[:, a:b], counts[at], reach))
     joints = range(samples.tau.shape[1])
     ends = tuple(np.stack([piece.ends[v] for piece in pieces]) for v in joints)
     sums = []
     for kind in range(2):
         products = tuple(np.stack([piece.products[kind][v] for piece in pieces]) for v in joints)
         whole = GramStack(products, np.stack([piece.rows[kind] for piece in pieces]))
-        sums.append(PieceSums(whole, EndRows(ends, np.stack([p.used[kind] for p in pieces]))))
+        at_ends = (np.stack([each[kind] for each in part]) for part in _ends(pieces))
+        sums.append(PieceSums(whole, EndRows(ends, *at_ends)))
     return sums[0], sums[1]
 
 
-def _joint_rows(plan: RowPlan, samples: Samples, seen: np.ndarray) -> list[np.ndarray]:
-    """Return [y, u] of every joint, (p_v + 1, rows)."""
-    rows = base_rows(plan, block_of(samples, plan.information.robot, seen))
-    return [
-        np.vstack([rows[a:b], samples.tau[:, v]])
-        for v, (a, b) in enumerate(itertools.pairwise(plan.starts))
-    ]
+def _joint_rows(
+    plan: RowPlan, samples: Samples, seen: np.ndarray
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Return [y, u] of every joint, (p_v + 1, rows), and how much each row counts, (rows, nv)."""
+    block = block_of(samples, plan.information.robot, seen)
+    rows = base_rows(plan, block)
+    pairs = enumerate(itertools.pairwise(plan.starts))
+    z = [np.vstack([rows[a:b], block.tau[:, v]]) for v, (a, b) in pairs]
+    return z, row_counts(plan, block)
 
 
 @dataclass(frozen=True, eq=False)
@@ -434,10 +434,18 @@ class _Piece:
     rows: np.ndarray  # (2, nv)
     ends: list[np.ndarray]  # (2, p_v + 1, reach) per joint
     used: np.ndarray  # (2, 2, nv, reach) of the ends
+    at_ends: np.ndarray  # (2, 2, nv) rows there
 
 
-def _piece(joints: list[np.ndarray], used: np.ndarray, reach: int) -> _Piece:
-    """Return the sums over a piece's rows, with its first and last ones apart."""
+def _ends(pieces: Sequence[_Piece]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Return which rows at the ends of pieces are used, and how many they are."""
+    return [piece.used for piece in pieces], [piece.at_ends for piece in pieces]
+
+
+def _piece(joints: list[np.ndarray], used: np.ndarray, counts: np.ndarray, reach: int) -> _Piece:
+    """Return the sums over a piece's rows, with its first and last ones apart. used: (2, rows, nv);
+    counts: (rows, nv).
+    """
     n = used.shape[1]
     end = max(min(reach, (n - LEAST_ROWS) // 2), 0)
     at_end = np.zeros((2, 2, len(joints), reach))
@@ -449,7 +457,9 @@ def _piece(joints: list[np.ndarray], used: np.ndarray, reach: int) -> _Piece:
         both[0, :, :end], both[1, :, :end] = z[:, :end], z[:, n - end :]
         ends.append(both)
     moving, still = ([_product(z, each[:, v]) for v, z in enumerate(joints)] for each in used)
-    return _Piece((moving, still), used.sum(axis=1).astype(float), ends, at_end)
+    worth = used * counts
+    at_ends = np.stack([worth[:, :end].sum(axis=1), worth[:, n - end :].sum(axis=1)], axis=1)
+    return _Piece((moving, still), worth.sum(axis=1), ends, at_end, at_ends)
 
 
 def _product(z: np.ndarray, used: np.ndarray) -> np.ndarray:

@@ -115,6 +115,8 @@ def _transition_reasons(
 ) -> list[str]:
     law, reasons = _law_of(robot), []
     for m, (name, joints) in enumerate(zip(_motor_names(robot), _joints_of(robot), strict=True)):
+        if not joints:
+            continue
         if law.zone[m]:
             kind = f"Coulomb transition width of {name}: {law.zone[m]:.2g} rad/s"
         elif law.travel[m]:
@@ -249,13 +251,15 @@ def _with_extra_term(robot: Robot, shape: DriveTerm) -> Robot:
 
 
 def _joints_of(robot: Robot) -> list[list[int]]:
-    """The degrees of freedom each motor acts on."""
+    """The degrees of freedom each motor acts on; none where it has no columns (a floating base)."""
     actuation = robot.drive.actuation
-    return (
+    joints = (
         [[v] for v in range(robot.nv)]
         if actuation is None
         else [np.flatnonzero(column).tolist() for column in actuation.touches().T]
     )
+    fitted = set(robot.drive.column_motors)
+    return [mine if m in fitted else [] for m, mine in enumerate(joints)]
 
 
 def _motor_names(robot: Robot) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import numpy as np
 from thetahat.data.prepare import Settings
 from thetahat.data.samples import Samples
 from thetahat.data.subsample import Subsample
+from thetahat.dynamics.contact_projection import eliminates_forces
 from thetahat.identification.tuning.cross_validation import (
     IMPROVES,
     LAW,
@@ -19,6 +20,7 @@ from thetahat.identification.tuning.cross_validation import (
 )
 from thetahat.model.robot import Robot
 
+LOWER, LOWEST = 0.7, 1.0  # ratio of one low-pass to the next lower; none is below [Hz]
 DELAY_STEPS = 4.0  # ratio of the largest delay to the step of its search
 
 
@@ -64,14 +66,28 @@ def choose_cutoff(
     """Return the motion's cut-off that predicts best [Hz], and the reason.
 
     The first is used unless another improves. The torque's low-pass, which is predicted, stays.
+    Where contact forces are eliminated, lower ones than given are tried as long as they improve:
+    the base's pose comes from another sensor than the spectra's encoders, and its errors, twice
+    differentiated, are of the rows' columns, not of torques alone. At a low-pass that lets them
+    through, the bodies that predict best are far from the true ones.
     """
     first = validation.predict(robot, source.samples(cutoffs[0]))
     best, most = cutoffs[0], 0.0
-    for value in cutoffs[1:]:
+
+    def better(value: float) -> bool:
+        nonlocal best, most
         candidate = validation.predict(robot, source.samples(value))
         gain, _ = candidate.gain(first)
-        if gain > most and candidate.improves(first, LAW):
-            best, most = value, gain
+        if gain <= most or not candidate.improves(first, LAW):
+            return False
+        best, most = value, gain
+        return True
+
+    for value in cutoffs[1:]:
+        better(value)
+    if eliminates_forces(robot) and best == min(cutoffs):
+        while best > LOWEST and better(best * LOWER):
+            pass
     if best == cutoffs[0]:
         return best, (
             f"motion low-pass {best:.3g} Hz: no other {IMPROVES} by at least {LAW.gain:g}"

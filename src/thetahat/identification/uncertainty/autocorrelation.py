@@ -68,8 +68,8 @@ from thetahat.model.drive import TERMS
 # nothing
 LEVERAGE = 16
 HIDDEN = 1e-6  # of a parameter's variance: less than this is rounding in the gain of an estimate
+ROUNDED = 0.02  # beside one: of rows that count by parts, and are whole in an information
 # of a parameter's variance from joints whose noise is not known: its interval is a lower bound
-ROUNDED = 0.02  # of rows that count by parts, which are whole in an information
 UNRESOLVED = 0.25
 # independent stretches of slow noise: with fewer, its variance is known to no better than 30 %
 STRETCHES = 25.0
@@ -233,7 +233,7 @@ def contrast_covariance(
     parts = []
     for v, (R, gain) in enumerate(zip(information.instrument_factors or (), gains, strict=True)):
         if information.rows[v]:
-            _, sizes, back = np.linalg.svd(R[:, :-1] @ gain, full_matrices=False)
+            _, sizes, back = f.singular_values(R[:, :-1] @ gain)
             kept = sizes > SMALLEST * np.max(sizes, initial=0.0)
             parts.append(JointPart(v, 1.0, gain @ back[kept].T, back[kept].T, sizes[kept]))
     models = [np.asarray(autocovariances[part.joint], dtype=float) for part in parts]
@@ -483,8 +483,8 @@ def _lag_sums(
         length = len(block) if block.first else length + len(block)
         longest, count, period = max(longest, length), count + 1, block.period
     there = information.rows > 0
-    close = ROUNDED if eliminates_forces(information.robot) else 0.0
-    if np.any(np.abs(used - information.rows)[there] > close * information.rows[there]):
+    close = 1.0 + ROUNDED * information.rows if eliminates_forces(information.robot) else 0.0
+    if np.any((np.abs(used - information.rows) > close)[there]):
         raise UsageError(
             f"the samples have {', '.join(f'{n:.9g}' for n in used)} usable torques per joint,"
             " but the"

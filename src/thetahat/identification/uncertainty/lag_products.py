@@ -59,7 +59,7 @@ def joint_parts(
         if projection is not None and fitted is not None:  # P·Y = Z·gain
             columns = weight * projection.gain[positions] @ solution.inverse
             whitened = weight * fitted[v] @ solution.inverse
-        _, sizes, back = np.linalg.svd(whitened, full_matrices=False)
+        _, sizes, back = f.singular_values(whitened)
         kept = sizes > SMALLEST
         out.append(JointPart(v, weight, columns @ back[kept].T, back[kept].T, sizes[kept]))
     return out
