@@ -128,9 +128,7 @@ class FaultDiagnosis:
                 f"joint {alarm.joint!r} moves faster than in all that the model was identified"
                 f" from, and {alarm.residual:+.3g} are left of its torque; it is being learned"
             )
-            self._stream.events.add(alarm.t, "faster", sentence, alarm.joint)
-            self._validation.shut(sentence)
-            self._monitor = None
+            self._learn_again(alarm, "faster", sentence)
             return
         unseen = self._unseen(monitor, v, tested=tested)
         if unseen:
@@ -138,9 +136,7 @@ class FaultDiagnosis:
                 f"{alarm.residual:+.3g} are left of the torque of joint {alarm.joint!r} in a motion"
                 f" that was not seen before: {unseen}, so it is being learned"
             )
-            self._stream.events.add(alarm.t, "unseen", sentence, alarm.joint)
-            self._validation.shut(sentence)
-            self._monitor = None
+            self._learn_again(alarm, "unseen", sentence)
             return
         self.alarm, self.payload = alarm, None
         self._stream.events.add(alarm.t, "alarm", alarm.sentence, alarm.joint)
@@ -152,6 +148,12 @@ class FaultDiagnosis:
             self._payload = PayloadMonitor(
                 robot, self._payload_link, scale, detected=alarm.t, usual=usual
             )
+
+    def _learn_again(self, alarm: Alarm, kind: str, sentence: str) -> None:
+        """Fall back for what is new to the model: no change of the robot."""
+        self._stream.events.add(alarm.t, kind, sentence, alarm.joint)
+        self._validation.shut(sentence)
+        self._monitor = None
 
     def _unseen(self, monitor: ResidualMonitor, joint: int, *, tested: bool) -> str:
         """Why what is left of a joint's torque says nothing about a change; "" where it does."""
