@@ -228,7 +228,9 @@ def test_a_flipped_sign_is_named(
     quick = ("--no-tune", "--no-report", "--out", tmp_path)
     done = thetahat("identify", "arm4", log, *quick)
     assert done.code == 0, "it is named, and left to the user"
-    assert re.search(r"(?i)joint .shoulder_pitch.[^•]* the sign of its torque", " ".join(done.out.split()))
+    assert re.search(
+        r"(?i)joint .shoulder_pitch.[^•]* the sign of its torque", " ".join(done.out.split())
+    )
     assert "multiply the column by" in " ".join(done.out.split())
     spoiled = values.copy()
     spoiled[:, [i for i, name in enumerate(names) if name.startswith("tau")]] *= -1.0
