@@ -355,13 +355,14 @@ class OnlineIdentifier:
         use = self._schedule.use(now, h)
         if use is Use.NOTHING:
             return
-        moves, usable = stream.moving(), stream.usable()
+        moves = stream.moving()
+        usable, moved = stream.usable(moves), bool(moves.any())
         diagnosis.detect_payload(now, usable)
-        if np.any(moves):
+        if moved:
             validation.moved(now)
             if not stream.channels:
                 self._keep(now, usable, use)
-        validation.surprises.add(now, sample, kept=moves)
+        validation.surprises.add(now, sample, kept=moved)
         if use is Use.UPDATE:
             self._update(now)
         else:

@@ -23,7 +23,7 @@ from thetahat.online.causal_filter import FilteredSample
 from thetahat.online.config import Growing, SolverConfig
 from thetahat.online.joint_motion import JointMotion
 from thetahat.online.joint_noise import JointNoise
-from thetahat.online.memory import JointSums, create_memory
+from thetahat.online.memory import JointSums, Memory, create_memory
 from thetahat.online.physical_model import PhysicalModel, PhysicalProjection, Solution, Task
 from thetahat.online.predict import Model, Predictor
 from thetahat.online.sample_verdict import Events
@@ -64,13 +64,16 @@ class Learner:
         self._predictor, self._events, self._least_r2 = predictor, events, least_r2
         self._needed = needed
         self._config = config
-        self.memory = create_memory(config.memory, robot, size)
-        self.base = self.memory.stack.base
-        self._noise = JointNoise(np.array([len(own) for own in self.memory.stack.positions]))
+        self._memory = create_memory(config.memory, robot, size)
+        # remembered since: they join the memory when it is asked, for a control cycle has no time
+        self._waiting: list[tuple[FilteredSample, np.ndarray]] = []
+        stack = self._memory.stack
+        self.base = stack.base
+        self._noise = JointNoise(np.array([len(own) for own in stack.positions]))
         self._spare = Stack(robot)  # of samples that are not remembered
         fading = not isinstance(config.memory, Growing)
-        self.motion = JointMotion(robot, size, min_speed, fading=fading)
-        self.projection = PhysicalProjection(self.memory.stack, weight=config.prior_weight)
+        self._motion = JointMotion(robot, size, min_speed, fading=fading)
+        self.projection = PhysicalProjection(stack, weight=config.prior_weight)
         self._blend = None
         if theta0 is not None:
             guess(self.memory.information(), theta0, "guess")  # whether it fits the robot
@@ -91,8 +94,9 @@ class Learner:
 
     def forget(self) -> None:
         """Forget what was learned, which may be of another robot."""
-        self.memory.clear()
-        self.motion.clear()
+        self._waiting.clear()
+        self._memory.clear()
+        self._motion.clear()
         self._noise.clear()
         self.solver.drop()
         # (nv,) joints that have not moved enough: their drive stays nominal
@@ -108,6 +112,18 @@ class Learner:
         self.model: Model | None = None  # of x
         # to predict the next samples with: that, or the estimate where there is no model yet
         self.ahead: Model | None = None
+
+    @property
+    def memory(self) -> Memory:
+        """What is remembered."""
+        self._settle()
+        return self._memory
+
+    @property
+    def motion(self) -> JointMotion:
+        """How the joints moved in what is remembered."""
+        self._settle()
+        return self._motion
 
     @property
     def estimate(self) -> Estimate | None:
@@ -140,8 +156,8 @@ class Learner:
         """Remember a sample; valid: (nv,) which torques count. Estimate, and find the model that
         goes with it.
         """
-        memory = self.memory
         self.remember(sample, valid)
+        memory = self.memory
         self.frozen = ~self.motion.told
         self._now = self.solver.now = now
         with f.blas_threads().limit(limits=1, user_api="blas"):
@@ -161,8 +177,15 @@ class Learner:
 
     def remember(self, sample: FilteredSample, valid: np.ndarray) -> None:
         """Remember a sample without an estimate."""
-        self.memory.add(sample._replace(tau=self._predictor.fitted(*sample)), valid)
-        self.motion.add(sample.dq[0], valid)
+        kept = FilteredSample(*(array.copy() for array in sample))
+        self._waiting.append((kept, valid.copy()))
+
+    def _settle(self) -> None:
+        """What waits joins the memory, in the order it came."""
+        for sample, valid in self._waiting:
+            self._memory.add(sample._replace(tau=self._predictor.fitted(*sample)), valid)
+            self._motion.add(sample.dq[0], valid)
+        self._waiting.clear()
 
     @property
     def enough(self) -> bool:

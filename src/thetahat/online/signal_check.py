@@ -83,7 +83,7 @@ class TorqueCheck:
     def __init__(self, names: tuple[str, ...]) -> None:
         self._names = names
         n = len(names)
-        self._latest: tuple[np.ndarray, np.ndarray] | None = None
+        self._latest: np.ndarray | None = None
         self.due = True  # whether the next cycle is to be compared
         self._t = np.nan
         self._weight, self._count = 0.0, 0
@@ -95,14 +95,14 @@ class TorqueCheck:
     def add(self, commanded: np.ndarray, measured: np.ndarray) -> None:
         """A cycle: (nv,) each [N·m or N]."""
         if self.due:
-            self._latest, self.due = (np.array(commanded), np.array(measured)), False
+            self._latest, self.due = np.array((commanded, measured), dtype=float), False
 
     def latest(self) -> np.ndarray | None:
         """(2, nv) commanded and measured in a cycle since the last call; None where there was
         none.
         """
         latest, self._latest, self.due = self._latest, None, True
-        return None if latest is None else np.array(latest, dtype=float)
+        return latest
 
     def tick(self, t: float, torques: np.ndarray, gravity: np.ndarray, dq: np.ndarray) -> None:
         """Compare commanded and measured torques (2, nv); gravity: (nv,) [N·m or N], dq: (nv,)."""

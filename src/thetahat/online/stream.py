@@ -83,13 +83,13 @@ class Stream:
         """(nv,) bool: which joints move in the last sample."""
         return np.asarray(np.abs(self.sample.dq[0]) >= self.min_speed)
 
-    def usable(self) -> np.ndarray:
+    def usable(self, moving: np.ndarray) -> np.ndarray:
         """(nv,) bool: whose torques may be used. With dry friction: not a still joint's, nor one's
-        that turned round within the filter's memory.
+        that turned round within the filter's memory. moving: (nv,) bool, which joints move.
         """
         if not self._dry:
             return np.ones(self.robot.nv, dtype=bool)
-        return np.asarray(self.moving() & (np.abs(self.filter.direction) >= ONE_WAY))
+        return np.asarray(moving & (np.abs(self.filter.direction) >= ONE_WAY))
 
     # -- a sample ----------------------------------------------------------------------------------
 

@@ -46,15 +46,15 @@ class Surprises:
         """Takes what was commanded and measured."""
         return self._torques
 
-    def add(self, t: float, sample: FilteredSample, *, kept: np.ndarray) -> None:
-        """A filtered sample; kept: (nv,) bool, which joints move."""
+    def add(self, t: float, sample: FilteredSample, *, kept: bool) -> None:
+        """A filtered sample; kept: whether any joint moves."""
         q, dq = sample.q[0], sample.dq[0]
         if len(self._waiting) < POSTURES:
             self._waiting.append((t, q.copy(), dq.copy(), self._torques.latest()))
-        if np.any(kept):
+        if kept:
             at = self._count % POSTURES
-            for array, value in zip(self._ring, (q, dq, sample.ddq[0]), strict=True):
-                array[at] = value
+            ring_q, ring_dq, ring_ddq = self._ring
+            ring_q[at], ring_dq[at], ring_ddq[at] = q, dq, sample.ddq[0]
             self._count += 1
 
     def update(self) -> None:
