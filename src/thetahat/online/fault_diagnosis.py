@@ -154,6 +154,8 @@ class FaultDiagnosis:
         self._stream.events.add(alarm.t, kind, sentence, alarm.joint)
         self._validation.shut(sentence)
         self._monitor = None
+        if self._detector is not None:
+            self._detector.pause()
 
     def _unseen(self, monitor: ResidualMonitor, joint: int, *, tested: bool) -> str:
         """Why what is left of a joint's torque says nothing about a change; "" where it does."""

@@ -82,6 +82,7 @@ class PayloadDetector:
         self._waiting: deque[tuple[float, float, np.ndarray, np.ndarray, float, float]] = deque()
         self._models: deque[tuple[float, Model]] = deque()
         self._learned = False  # whether the model was trusted at the last sample
+        self._known = np.zeros(nv, dtype=bool)  # the joints of which it knew anything
         self._usual, self._count = np.zeros(nv), np.zeros(nv, dtype=int)  # V
         self._floor = np.full(nv, np.finfo(float).tiny)  # of V
         self._friction = np.zeros(nv)
@@ -106,6 +107,10 @@ class PayloadDetector:
     def spread(self) -> float:
         """[kg] of the mass that errors feign while nothing is held."""
         return float(self._information**-0.5) if self._information > 0.0 else 0.0
+
+    def pause(self) -> None:
+        """The model in use is not trusted any more: the next one starts without it."""
+        self._learned = False
 
     def alarm(self, t: float) -> Alarm:
         """The alarm that is due when `push` tells of a change."""
@@ -135,9 +140,10 @@ class PayloadDetector:
         the model is trusted now.
         """
         q, dq, ddq, tau = sample
-        usable = usable & np.isfinite(scale)
+        known = np.isfinite(scale)
+        usable = usable & known
         self._floor[usable] = (LEAST_ERROR * scale[usable]) ** 2
-        earlier = self._earlier(t, model, learn=learn)
+        earlier = self._earlier(t, model, known, learn=learn)
         residual = (tau - earlier.torque(q, dq, ddq))[0]
         self._friction = STRIBECK * earlier.dry() * np.exp(-((dq[0] / self._slow) ** 2))
         mean, counted, dt = self._average(t, residual, usable)
@@ -155,12 +161,16 @@ class PayloadDetector:
                 self._learn(*self._waiting.popleft())
         return self.beyond and not was
 
-    def _earlier(self, t: float, model: Model, *, learn: bool) -> Model:
+    def _earlier(self, t: float, model: Model, known: np.ndarray, *, learn: bool) -> Model:
         """The model that was in use a second ago: it has not seen what is to be explained."""
         models = self._models
         if learn and not self._learned:
             models.clear()  # what was in use before the gate closed
-        self._learned = learn
+        if np.any(known & ~self._known):
+            models.clear()  # nothing was known of a joint that can be told now
+            self._rows.clear()
+            self._values.clear()
+        self._learned, self._known = learn, known
         if learn and not (models and models[-1][1] is model):
             models.append((t, model))
         while len(models) > 1 and models[1][0] <= t - LATER:
