@@ -18,6 +18,7 @@ from thetahat.cli.control import SimulatedOptions
 from thetahat.cli.exit_status import INTERRUPTED, collect_warnings, emit, say
 from thetahat.cli.progress import Progress
 from thetahat.cli.settings_options import friction_terms, with_options, with_settings
+from thetahat.connect.open_connection import FORMS, Address
 from thetahat.errors import RefusedForSafety, UsageError
 from thetahat.files import as_text
 from thetahat.pipeline.settings import FRICTION, IdentifySettings, setting
@@ -25,7 +26,6 @@ from thetahat.pipeline.settings import FRICTION, IdentifySettings, setting
 if TYPE_CHECKING:
     import numpy as np
 
-    from thetahat.connect.open_connection import Address
     from thetahat.connect.record_run import RecordSettings
     from thetahat.connect.screening import Screen
     from thetahat.connect.sim_server import SimulationSetup
@@ -45,8 +45,7 @@ MotionFile = Annotated[
 Via = Annotated[
     str,
     option(
-        "Connection: sim, sim:SOCKET, ros2, or ros2:STATES,KIND=TOPIC, where commands are"
-        " position, effort or trajectory.",
+        f"Connection: {FORMS}.",
         metavar="NAME",
         show_default=True,
     ),
@@ -231,8 +230,6 @@ def record(
     settings: IdentifySettings,
 ) -> None:
     """Play a motion on a robot, or only watch it, and record a log."""
-    from thetahat.connect.open_connection import Address
-
     began, address = time.monotonic(), Address.parse(via)
     file = robots.find(robot)
     motion_file = None if motion is None else arguments.input_file(motion, "MOTION")
@@ -319,9 +316,8 @@ def _recorded(
                     " `thetahat excite`, or add --no-rehearse"
                 )
     progress.stage("connecting")
-    run = RecordRun(
-        robot, address.open(setup), motion, screen, target, _run_settings(options, safety)
-    )
+    connection = address.open(setup, "" if motion is None else "position")
+    run = RecordRun(robot, connection, motion, screen, target, _run_settings(options, safety))
     recording = run.run(progress.rows("recording"))
     verdict = None
     if options.check and recording.complete and motion is not None:

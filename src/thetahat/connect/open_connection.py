@@ -1,33 +1,73 @@
-"""`--via`: the connection that a text names."""
+"""`--via`: the connection that a text names.
+
+A kind of connection is a line of `KINDS` and a class with `open(setup, commands)` in a module of
+its own, which is imported when an address asks for it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
-from thetahat.connect.connection import Connection
-from thetahat.connect.ros2 import Ros2Address, Ros2Connection
-from thetahat.connect.sim_server import SimulationSetup
 from thetahat.errors import RefusedForSafety, UsageError, known
 
-VIA = ("sim", "ros2")
+if TYPE_CHECKING:
+    from thetahat.connect.connection import Connection
+    from thetahat.connect.sim_server import SimulationSetup
+
+
+class Link(Protocol):
+    """Where a connection leads, as its address says; nothing is connected yet."""
+
+    def open(self, setup: SimulationSetup, commands: str = "") -> Connection:
+        """Connect. setup: the robot's file, and how it is simulated, where it is. commands: what
+        will be written, "torque" or "position" (an address may settle it otherwise, see the
+        connection's mode); "": nothing, the connection is for reading only.
+        """
+
+
+def _sim(place: str) -> Link:
+    from thetahat.connect.sim_process import SimulatorLink
+
+    return SimulatorLink(place)
+
+
+def _ros2(place: str) -> Link:
+    from thetahat.connect.ros2 import Ros2Address
+
+    return Ros2Address.parse(place)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of connection."""
+
+    form: str  # of its address
+    link: Callable[[str], Link]  # from what follows "KIND:" in the address, "" where nothing does
+
+
+KINDS = {
+    "sim": Kind("sim[:SOCKET]", _sim),
+    "ros2": Kind("ros2[:STATES][,position|effort|trajectory=TOPIC]", _ros2),
+}
+FORMS = ", ".join(kind.form for kind in KINDS.values())
 
 
 @dataclass(frozen=True)
 class Address:
     """Which connection, and where."""
 
-    kind: str  # one of VIA
-    place: str  # "" where none is given
+    kind: str  # one of KINDS
+    link: Link
 
     @staticmethod
     def parse(text: str) -> Address:
         """Read KIND or KIND:PLACE."""
         kind, _, place = text.partition(":")
-        if kind not in VIA:
-            raise UsageError(f"--via is {text!r}; connections: {known(VIA)}")
-        if kind == "ros2":
-            Ros2Address.parse(place)
-        return Address(kind, place)
+        if kind not in KINDS:
+            raise UsageError(f"--via is {text!r}; connections: {known(KINDS)}")
+        return Address(kind, KINDS[kind].link(place))
 
     @property
     def simulated(self) -> bool:
@@ -42,12 +82,6 @@ class Address:
                 " hand, and add --allow-motion"
             )
 
-    def open(self, setup: SimulationSetup) -> Connection:
-        """Connect; setup: of a simulated robot that is started for it."""
-        if self.kind == "ros2":
-            return Ros2Connection(setup.robot.joint_names, Ros2Address.parse(self.place))
-        from thetahat.connect.sim_process import SimulatedConnection, SimulatorProcess
-
-        if self.place:
-            return SimulatedConnection(self.place)
-        return SimulatedConnection(SimulatorProcess(setup))
+    def open(self, setup: SimulationSetup, commands: str = "") -> Connection:
+        """Connect; see `Link.open`."""
+        return self.link.open(setup, commands)

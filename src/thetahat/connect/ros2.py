@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from cyclonedds.sub import DataReader
 
     from thetahat.connect.ros2_messages import DynamicJointState, JointState
+    from thetahat.connect.sim_server import SimulationSetup
 
 KINDS = {"position": "position", "effort": "torque", "trajectory": "position"}  # and their mode
 STATES = "/joint_states"
@@ -63,6 +64,16 @@ class Ros2Address:
                 f" {known(KINDS)}"
             )
         return Ros2Address(states or STATES, kind, topic)
+
+    def open(self, setup: SimulationSetup, commands: str = "") -> Ros2Connection:
+        """Connect; what commands are, the address says."""
+        address = self if commands else Ros2Address(self.states)
+        if commands and not self.kind:
+            raise UsageError(
+                f"--via ros2:{self.states} names no topic for commands; add"
+                f" ,position=TOPIC; kinds: {known(KINDS)}"
+            )
+        return Ros2Connection(setup.robot.joint_names, address)
 
 
 def load_dds() -> None:

@@ -11,6 +11,7 @@ import socket
 import tempfile
 import time
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +66,20 @@ class SimulatorProcess:
             self.process.join(5.0)
         self._pipe.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class SimulatorLink:
+    """A simulated robot at a socket's path, or one that is started, where there is none."""
+
+    path: str = ""
+
+    def open(self, setup: SimulationSetup, commands: str = "") -> SimulatedConnection:
+        """Connect; one that runs already takes what it takes."""
+        if self.path:
+            return SimulatedConnection(self.path)
+        mode = commands or setup.mode
+        return SimulatedConnection(SimulatorProcess(replace(setup, mode=mode)))
 
 
 class SimulatedConnection:
