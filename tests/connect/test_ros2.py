@@ -229,3 +229,34 @@ def test_another_domain_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
             connected().close()
         with pytest.raises(RefusedForSafety, match=f"published in domain {here + 41}"):
             connected(patience=1.0)
+
+
+def test_names_seen_before_change_nothing_of_what_is_read() -> None:
+    rng, read = np.random.default_rng(24), messages.JointState.deserialize
+    for _ in range(300):
+        value = random_value("JointState", rng)
+        other = random_value("JointState", rng)
+        other[1] = value[1]  # the same names, and another frame, stamp and values
+        first, second = (ours("JointState", each) for each in (value, other))
+        read(first.serialize(use_version_2=False))
+        assert read(second.serialize(use_version_2=False)) == second
+        stranger = ours("JointState", random_value("JointState", rng))
+        assert read(stranger.serialize(use_version_2=False)) == stranger
+
+
+def test_a_message_cut_short_or_spoiled_is_read_as_if_its_names_were_new() -> None:
+    rng, read = np.random.default_rng(25), messages.JointState.deserialize
+    slow = messages.JointState.__idl__.deserialize
+    value = [[[1, 2], "base"], ["a", "bc"], [1.0, 2.0], [], [3.0]]
+    whole = ours("JointState", value).serialize(use_version_2=False)
+    for _ in range(500):
+        read(whole)  # its names are those of the last one
+        spoiled = bytearray(whole[: rng.integers(4, len(whole) + 1)])
+        spoiled[rng.integers(4, len(spoiled)) if len(spoiled) > 4 else 0] = rng.integers(0, 256)
+        outcomes = []
+        for reader in (read, slow):
+            try:
+                outcomes.append(reader(bytes(spoiled), has_header=True, use_version_2=None))
+            except Exception as error:
+                outcomes.append(type(error))
+        assert repr(outcomes[0]) == repr(outcomes[1])

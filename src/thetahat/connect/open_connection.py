@@ -49,7 +49,7 @@ class Kind:
 
 KINDS = {
     "sim": Kind("sim[:SOCKET]", _sim),
-    "ros2": Kind("ros2[:STATES][,position|effort|trajectory=TOPIC]", _ros2),
+    "ros2": Kind("ros2[:STATES][,KIND=TOPIC]", _ros2),
 }
 FORMS = ", ".join(kind.form for kind in KINDS.values())
 

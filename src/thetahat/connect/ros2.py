@@ -2,7 +2,8 @@
 
 Joint states come as sensor_msgs/JointState or control_msgs/DynamicJointState; commands go out as
 std_msgs/Float64MultiArray (positions or efforts, as ros2_control's forward command controllers take
-them) or trajectory_msgs/JointTrajectory (one point, a moment ahead). Topics, type names and quality
+them), trajectory_msgs/JointTrajectory (one point, a moment ahead) or control_msgs/DynamicJointState
+(the interface "position" or "effort" of every joint). Topics, type names and quality
 of service are ROS 2's: states by best effort, which also hears reliable publishers, commands
 reliably. The domain is that of ROS_DOMAIN_ID.
 """
@@ -28,7 +29,13 @@ if TYPE_CHECKING:
     from thetahat.connect.ros2_messages import DynamicJointState, JointState
     from thetahat.connect.sim_server import SimulationSetup
 
-KINDS = {"position": "position", "effort": "torque", "trajectory": "position"}  # and their mode
+KINDS = {  # of commands, and their mode
+    "position": "position",
+    "effort": "torque",
+    "trajectory": "position",
+    "dynamic": "position",
+    "dynamic-effort": "torque",
+}
 STATES = "/joint_states"
 PATIENCE = 10.0  # [s] for the first sample
 HEARD = 100  # samples taken at once
@@ -211,6 +218,8 @@ class Ros2Connection:
             message: type = messages.Float64MultiArray
             if address.kind == "trajectory":
                 message = messages.JointTrajectory
+            elif address.kind.startswith("dynamic"):
+                message = messages.DynamicJointState
             self._writer = self._domain.writer(address.commands, message)
         self._closed = False
         self._names: tuple[str, ...] = ()
@@ -345,16 +354,20 @@ class Ros2Connection:
         """Publish positions or efforts."""
         values = checked_command(command, self, closed=self._closed).tolist()
         assert self._writer is not None
-        messages = self._messages
+        self._writer.write(self._message(values))
+
+    def _message(self, values: list[float]) -> object:
+        messages, joints = self._messages, list(self.joints)
         if self._address.kind == "trajectory":
             point = messages.JointTrajectoryPoint(
                 positions=values, time_from_start=messages.Duration(0, round(AHEAD * 1e9))
             )
-            self._writer.write(
-                messages.JointTrajectory(joint_names=list(self.joints), points=[point])
-            )
-        else:
-            self._writer.write(messages.Float64MultiArray(data=values))
+            return messages.JointTrajectory(joint_names=joints, points=[point])
+        if self._address.kind.startswith("dynamic"):
+            interface = ["effort" if self.mode == "torque" else "position"]
+            rows = [messages.InterfaceValue(interface, [value]) for value in values]
+            return messages.DynamicJointState(joint_names=joints, interface_values=rows)
+        return messages.Float64MultiArray(data=values)
 
     def close(self) -> None:
         """Let go. The robot holds the last commanded position; where efforts are commanded, its

