@@ -323,7 +323,7 @@ def main() -> None:
     parser.add_argument("--arms", nargs="*", default=list(ARMS), choices=ARMS)
     parser.add_argument("--cells", nargs="*", default=list(CELLS), choices=list(CELLS))
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--write", action="store_true", help="rewrite coverage_results.json")
+    parser.add_argument("--write", action="store_true", help="write these cells to coverage_results.json")
     given = parser.parse_args()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     OUT.mkdir(parents=True, exist_ok=True)
@@ -340,7 +340,8 @@ def main() -> None:
             table[f"{arm} {cell}"] = summary
             print(_line(f"{arm} {cell}", summary, missed(CELLS[cell], summary)), flush=True)
     if given.write:
-        RESULTS.write_text(json.dumps(table, indent=1, ensure_ascii=False) + "\n")
+        known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+        RESULTS.write_text(json.dumps(known | table, indent=1, ensure_ascii=False) + "\n")
 
 
 def _line(name: str, s: dict[str, Any], lacks: list[str]) -> str:
