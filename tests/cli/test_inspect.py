@@ -20,6 +20,7 @@ import pytest
 from data_paths import ROOT, example_robot
 
 from thetahat import cli, errors, robots
+from thetahat.cli.app import program
 from thetahat.cli.exit_status import collect_warnings, guarded
 from thetahat.cli.inspect import describe
 from thetahat.cli.inspect_view import guided
@@ -487,3 +488,8 @@ def test_help_and_version_are_quick_and_load_nothing_heavy() -> None:
         == ""
     )
     assert re.fullmatch(r"thetahat \d+\.\d+\.\d+\S*\n", process("--version").stdout)
+
+
+def test_the_list_of_verbs_shows_whole_sentences() -> None:
+    for command in program().commands.values():
+        assert (command.short_help or "").endswith("."), command.name

@@ -46,8 +46,9 @@ def bench(
     quiet: arguments.Quiet = False,
     options: BenchOptions,
 ) -> None:
-    """Identify a motor on a test bench: torque constant, resistance, rotor and friction law from a
-    pendulum of known mass and length.
+    """Identify a motor on a test bench: torque constant, resistance, rotor and friction law.
+
+    The motor moves a pendulum of known mass and length.
     """
     began = time.monotonic()
     file = robots.find(robot)

@@ -73,8 +73,9 @@ def tool(
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
 ) -> None:
-    """Calibrate a wrist force/torque sensor: its bias, mass and centre of mass of its tool; from
-    a log of a moving robot, its inertia, too.
+    """Calibrate a wrist force/torque sensor: its bias, and its tool's mass and centre of mass.
+
+    From a log of a moving robot, the tool's inertia, too.
     """
     path = Path(poses)
     target = None
