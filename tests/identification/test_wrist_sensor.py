@@ -205,8 +205,17 @@ def test_poses_that_do_not_tilt_are_refused() -> None:
     wrench = predicted(TRUE, turned.as_matrix(), DOWN)
     with pytest.raises(NotIdentifiable, match="hardly tilt"):
         fitted(turned.as_quat(), wrench)
-    with pytest.raises(NotIdentifiable, match="3 poses"):
-        fitted(*(each[:3] for each in planted(0)))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.filterwarnings("error")
+def test_too_few_poses_are_counted(tmp_path: Path, count: int) -> None:
+    """They are too few for anything to be said of frames and axes."""
+    path = table(tmp_path / "few.csv", *(each[:count] for each in planted(0)))
+    poses = standing_poses(read_wrist_poses(path))
+    check_readings(poses)
+    with pytest.raises(NotIdentifiable, match=f"{count} poses?; record at least 4"):
+        calibrate(poses, DOWN)
 
 
 def test_rows_in_motion_are_left_out(tmp_path: Path) -> None:

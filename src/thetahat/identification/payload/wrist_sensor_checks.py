@@ -12,7 +12,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from thetahat.errors import MalformedInput
-from thetahat.identification.payload.wrist_sensor import StandingPoses
+from thetahat.identification.payload.wrist_sensor import LEAST_POSES, StandingPoses
 
 CLEAR = 0.5  # times the residual as stated: another reading of the table explains it better
 EXPLAINED = 0.2  # of the changes' RMS: what is left by a reading that is right
@@ -27,7 +27,12 @@ WORLD = (
 
 
 def check_readings(poses: StandingPoses) -> None:
-    """Raise an error where another reading of the table explains it, and this one does not."""
+    """Raise an error where another reading of the table explains it, and this one does not.
+
+    Tables too short for any calibration pass: `calibrate` refuses them.
+    """
+    if len(poses) < LEAST_POSES:
+        return
     _check_frames(poses)
     _check_mirrored(poses)
 
