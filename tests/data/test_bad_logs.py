@@ -558,3 +558,10 @@ def test_bad_chunk_size_and_robot(robot: th.Robot, tmp_path: Path) -> None:
             list(read_log(path, robot).chunks(rows))
     with pytest.raises(th.ThetahatError, match="Robot"):
         read_log(path, "double_pendulum")
+
+
+def test_arrays_in_place_of_a_file_are_one_short_sentence(robot: th.Robot) -> None:
+    columns = {f"{kind}{j}": np.zeros(4000) for kind in ("q", "dq", "tau") for j in (1, 2)}
+    with pytest.raises(th.ThetahatError, match="give a log file") as caught:
+        read_log(columns, robot)  # type: ignore[arg-type]
+    assert len(str(caught.value)) < 400

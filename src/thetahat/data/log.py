@@ -8,6 +8,7 @@ yields arrays in the robot's order.
 from __future__ import annotations
 
 import os
+import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from glob import has_magic
@@ -244,7 +245,8 @@ def log_files(paths: object) -> list[Path]:
     )
     if not items or not all(isinstance(item, str | os.PathLike) for item in items):
         raise UsageError(
-            f"paths is {paths!r}; give a log file, a folder, a pattern or a list of these"
+            f"paths is {reprlib.repr(paths)}; give a log file, a folder, a pattern or a list of "
+            "these (th.identify takes arrays by column name too)"
         )
     files: dict[Path, None] = {}
     for item in items:
