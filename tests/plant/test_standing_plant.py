@@ -18,8 +18,15 @@ from thetahat.errors import UsageError
 from thetahat.model.floating_base import with_ground
 from thetahat.model.robot import Robot
 from thetahat.plant.ground_sensors import GroundSensors
+from thetahat.plant.pressure_centre import USED, pressure_centre, support_room
 from thetahat.plant.realism import DriveModel, Payload, Realism, SensorModel
-from thetahat.plant.stance import StandingMotion, centre_of_mass, stand, sway
+from thetahat.plant.stance import (
+    StandingMotion,
+    carried_motion,
+    centre_of_mass,
+    stand,
+    sway,
+)
 from thetahat.plant.standing_plant import StandingRecording, stand_and_sway
 from thetahat.plant.sway_design import design_sway, usage_of
 
@@ -149,7 +156,32 @@ def test_a_designed_sway_uses_no_more_than_its_margin_and_larger_ones_more() -> 
     kinds = {each.kind for each in design.usage}
     assert kinds == {"friction", "lift", "support", "torque"}
     assert max(each.used for each in design.usage) <= 0.8
-    large = sway(robot, stand(robot), duration=6.0, rate=50.0, size=2.0, seed=design.seed)
-    assert max(each.used for each in usage_of(robot, large, 1.0)) > 1.0
+    used = []
+    for size in (design.size, 1.3 * design.size):
+        motion = sway(robot, stand(robot), duration=6.0, rate=50.0, size=size, seed=design.seed)
+        used.append({each.kind: each.used for each in usage_of(robot, motion, 1.0)})
+    assert used[1]["friction"] > used[0]["friction"]
+    assert used[1]["torque"] > used[0]["torque"]
     with pytest.raises(UsageError, match="no motion was found"):
         design_sway(robot, duration=6.0, rate=100.0, tries=1, margin=0.01)
+
+
+def test_the_centre_of_pressure_stays_among_the_feet_and_is_where_contact_forces_act() -> None:
+    """A humanoid's sway at full size: as the forces that carry it say, each on its own foot."""
+    robot = with_ground(floating("g1"), (), FEET["g1"])
+    posture = stand(robot)
+    motion = sway(robot, posture, duration=8.0, rate=100.0, seed=3)
+    course = pressure_centre(robot, motion.q, motion.dq, motion.ddq, 0.0)
+    middle, room = support_room(robot, posture)
+    assert np.all(np.abs(course - middle) <= 1.2 * USED * room)
+    _, wrenches = carried_motion(robot, motion)
+    total, moment = np.zeros((len(motion.t), 3)), np.zeros((len(motion.t), 3))
+    for k, link in enumerate(FEET["g1"]):
+        R, p = link_place(robot, motion.q, link)
+        force, couple = (
+            (R @ part[..., None])[..., 0] for part in (wrenches[:, k, :3], wrenches[:, k, 3:])
+        )
+        total += force
+        moment += couple + np.cross(p * [1.0, 1.0, 0.0], force)
+    acts = np.stack([-moment[:, 1], moment[:, 0]], axis=1) / total[:, 2:]
+    np.testing.assert_allclose(course, acts, atol=2e-3)  # feet are at the ground to a millimetre

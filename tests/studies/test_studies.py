@@ -460,3 +460,43 @@ def test_a_study_is_judged_by_its_scores_and_its_gate() -> None:
     assert study_verdict(facts | {"r2": [0.99, 0.9]}).level == "usable"
     assert study_verdict(facts | {"r2": [0.99, 0.5], "gate": None}).level == "not usable"
     assert study_verdict(facts | {"r2": None}).level == "usable"
+
+
+def test_valkyrie_stands_on_its_feet_and_is_identified_online(tmp_path: Path) -> None:
+    """Five seconds of it, in which no gate can open: what it measures, and its page."""
+    pytest.importorskip("mujoco", reason="MuJoCo simulates this one (pip install mujoco)")
+    from thetahat.cli.study import write
+    from thetahat.studies import valkyrie_floating
+
+    result = valkyrie_floating.run("mujoco", seed=3, seconds=2.5)
+    facts = result.summary
+    assert facts["gate"]["opened_at"] is None
+    assert facts["before"]["torque"] > 10.0 > facts["before"]["base_mm"][2]
+    assert facts["mass"]["identified"] == facts["mass"]["nominal"] != facts["mass"]["true"]
+    assert len(facts["joints"]) == 44
+    assert "--floating" in facts["verdict"]["next_steps"][0]
+    write(result, tmp_path / "out")
+    page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
+    assert "tilt of the base" in page
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_identified_robot_sways_better_on_its_feet(seed: int, tmp_path: Path) -> None:
+    pytest.importorskip("mujoco", reason="MuJoCo simulates this one (pip install mujoco)")
+    given = ("--out", tmp_path / "out", "--seed", seed, "--json")
+    code, printed = run_verb("study", "valkyrie", "--floating", *given)
+    assert code == 0
+    told = written(tmp_path / "out", printed)
+    assert told["gate"]["open_at_end"]
+    assert not told["gate"]["closings"]
+    assert told["mass"]["identified"] == pytest.approx(told["mass"]["true"], rel=5e-3)
+    assert np.linalg.norm(told["com_error_mm"]["identified"][:2]) < 5.0
+    assert told["after"]["feedback_torque"] < 0.7 * told["before"]["feedback_torque"]
+    assert told["after"]["tilt_mrad"][1] < 0.7 * told["before"]["tilt_mrad"][1]
+
+
+def test_only_valkyrie_has_feet(tmp_path: Path) -> None:
+    code, _ = run_verb("study", "arm", "--floating", "--out", tmp_path / "out")
+    assert code == 2
+    assert not (tmp_path / "out").exists()

@@ -13,6 +13,7 @@ from thetahat.cli import arguments
 from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import collect_warnings, emit, plain
 from thetahat.cli.progress import Progress
+from thetahat.errors import UsageError
 from thetahat.files import (
     as_text,
     make_folder,
@@ -36,6 +37,10 @@ def study(
             "Folder for summary.json, report.html and run.parquet; created if needed.", "DIR"
         ),
     ],
+    floating: Annotated[
+        bool,
+        option("Valkyrie stands on its feet and sways, instead of being hung up by its pelvis."),
+    ] = False,
     plant: arguments.Plant = None,
     seed: Annotated[
         int,
@@ -50,6 +55,8 @@ def study(
 ) -> None:
     """Reproduce one of the paper's experiments in simulation: online identification and control."""
     began, module = time.monotonic(), arguments.study_with_seed(name, seed)
+    if floating:
+        module = floating_study(name, module)
     engine, folder = arguments.plant(plant), Path(out)
     require_folder(folder, [folder / file for file in FILES])
     with collect_warnings(quiet=quiet), Progress(quiet=quiet) as progress:
@@ -64,6 +71,13 @@ def study(
     names, page = ", ".join(plain(file) for file in files), plain(folder / "report.html")
     wrote = f"Wrote {names} in {time.monotonic() - began:.0f} s; look at {page}."
     emit("\n".join([str(result.verdict), *result.text, wrote]) + "\n")
+
+
+def floating_study(name: str, module: str) -> str:
+    """Return the module of the study on the robot's own feet."""
+    if name != "valkyrie":
+        raise UsageError(f"--floating: study {name!r} has no robot with feet; valkyrie has")
+    return f"{module}_floating"
 
 
 @written_together()

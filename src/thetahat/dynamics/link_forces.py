@@ -9,6 +9,7 @@ import numpy as np
 from thetahat.dynamics import rigid_body
 from thetahat.model.floating_base import moving_link
 from thetahat.model.robot import Robot
+from thetahat.model.spatial import skew
 
 
 def link_jacobian(robot: Robot, q: np.ndarray, link: str) -> np.ndarray:
@@ -36,12 +37,20 @@ def generalised_forces(
     """Compute Σ Jᵀ·w, (…, nv), of wrenches by link, each (…, 6): force, then couple, about the
     link's origin, in its axes or, with `world`, in the world's.
     """
-    out = np.zeros((*q.shape[:-1], robot.nv))
+    bodies = np.zeros((*q.shape[:-1], len(robot.body_names), 6))
+    frames = rigid_body.body_frames(robot, q)[0] if world else None
     for link, wrench in wrenches.items():
+        place = moving_link(robot, link, link)
         force, couple = wrench[..., :3], wrench[..., 3:]
-        if world:
-            to_link = np.swapaxes(link_place(robot, q, link)[0], -1, -2)
-            force, couple = ((to_link @ each[..., None])[..., 0] for each in (force, couple))
-        J = link_jacobian(robot, q, link)
-        out += np.einsum("...iv,...i->...v", J, np.concatenate([couple, force], axis=-1))
-    return out
+        if frames is None:  # into the body's axes, v Rᵀ = R v
+            force, couple = force @ place.rotation.T, couple @ place.rotation.T
+        else:
+            back = frames[..., place.body, :, :]
+            force, couple = (np.einsum("...ji,...j->...i", back, each) for each in (force, couple))
+        bodies[..., place.body, :3] += couple + force @ skew(place.translation).T
+        bodies[..., place.body, 3:] += force
+    still, nothing = np.zeros((*q.shape[:-1], robot.nv)), np.zeros_like(robot.theta)
+    massless = rigid_body.inverse_dynamics(
+        robot, q, still, still, rigid=True, wrenches=bodies, theta=nothing
+    )
+    return -massless

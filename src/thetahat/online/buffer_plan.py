@@ -17,10 +17,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from thetahat.model.floating_base import base_dofs
 from thetahat.model.robot import Robot
 
 RATE, WINDOW = 3.0, 50  # of the paper: [Hz] of updates, samples that fill the buffer
 APART = 3.0  # delays of the filter, from which two samples hardly share their noise
+# samples an update of a floating robot, and times the samples that open the gate: feet that stay in
+# place let joints move little, and 50 samples show Valkyrie 165 of 406 directions, 100 half of them
+ON_FEET = 2
 MOST = 3  # samples an update: it factors the rows of all that are kept
 # degrees of freedom, above which the factor of so many rows takes longer than a cycle may wait
 SMALL = 16
@@ -54,6 +58,8 @@ def buffer_plan(robot: Robot, rate: float | None, window: int | None, delay: flo
     if rate is not None or window is not None:
         size = WINDOW if window is None else int(window)
         return BufferPlan(RATE if rate is None else float(rate), 1, size, size)
+    if base_dofs(robot):
+        return BufferPlan(RATE, ON_FEET, ON_FEET * WINDOW, ON_FEET * WINDOW)
     if robot.nv > SMALL:
         return BufferPlan(RATE, 1, WINDOW, WINDOW)
     apart = int(1.0 / (RATE * APART * delay)) if delay > 0.0 else MOST

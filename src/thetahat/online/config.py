@@ -12,6 +12,7 @@ import numpy as np
 from thetahat.dynamics import batch
 from thetahat.errors import UsageError, check_count, check_positive, is_number, is_whole, known
 from thetahat.identification.estimators.estimator import AnyEstimator
+from thetahat.model.floating_base import base_dofs
 from thetahat.model.robot import Robot
 
 BLENDS = ("early", "always")
@@ -19,6 +20,7 @@ PLACES = ("auto", "update", "thread", "process")
 # changes that may be stated: any torque scale, a payload on some joints, masses, signals that do
 # not agree with each other
 EXPECTED = ("torque", "payload", "mass", "signals")
+FLOATING_CUTOFF = 3.0  # [Hz] of a robot with a floating base
 CLOSE = 0.9  # R² below which a gate closes, unless told; never above its threshold
 
 # -- memories --------------------------------------------------------------------------------------
@@ -91,7 +93,17 @@ class FilterConfig:
                 f"min_speed is {self.min_speed!r}; give one speed from 0, or one for each of the"
                 f" {robot.nv} degrees of freedom"
             )
-        return np.broadcast_to(array, (robot.nv,)).copy()
+        speeds = np.broadcast_to(array, (robot.nv,)).copy()
+        if not array.shape:
+            speeds[list(base_dofs(robot))] = 0.0  # a floating base has no friction to overcome
+        return speeds
+
+
+def default_filter(robot: Robot) -> FilterConfig:
+    """Return the filter for a robot: a floating base's acceleration is the second derivative of a
+    pose that cameras or a state estimator measure, which needs a lower cut-off than encoders.
+    """
+    return FilterConfig(cutoff=FLOATING_CUTOFF) if base_dofs(robot) else FilterConfig()
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ monitor (residual_monitor.py) compares every sample with the model in use.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -21,10 +22,18 @@ from thetahat.identification.information import Information
 from thetahat.model.robot import Robot
 from thetahat.online.buffer_plan import buffer_plan
 from thetahat.online.causal_filter import FilteredSample
-from thetahat.online.config import FilterConfig, GateRules, SolverConfig, check, moved_keywords
+from thetahat.online.config import (
+    FilterConfig,
+    GateRules,
+    SolverConfig,
+    check,
+    default_filter,
+    moved_keywords,
+)
 from thetahat.online.fault_diagnosis import FaultDiagnosis
 from thetahat.online.gate import Gate, GateState
 from thetahat.online.learner import Learner
+from thetahat.online.measured_forces import MeasuredForces
 from thetahat.online.model_validation import ModelValidation
 from thetahat.online.predict import Model, Predictor
 from thetahat.online.residual_monitor import Alarm, PayloadReport
@@ -68,7 +77,8 @@ class OnlineIdentifier:
         gate: GateRules | None = None,
     ) -> None:
         check(robot, rate, window)
-        filtering, rules = filter or FilterConfig(), gate or GateRules()
+        filtering, rules = filter or default_filter(robot), gate or GateRules()
+        self._forces = MeasuredForces(robot)
         self._nominal, self.threshold = robot, threshold
         self.min_speed = filtering.speeds(robot)
         self._stream = Stream(robot, filtering, self.min_speed)
@@ -258,6 +268,8 @@ class OnlineIdentifier:
         dq: np.ndarray | None,
         tau: np.ndarray,
         ddq: np.ndarray | None = None,
+        *,
+        wrenches: Mapping[str, np.ndarray] | None = None,
     ) -> SampleVerdict:
         """Take the measurement of one control cycle; return whether it was used, and which model
         may be used now.
@@ -268,11 +280,16 @@ class OnlineIdentifier:
             dq: (nv,) speeds; None where they are not measured.
             tau: (nv,) torques [N·m or N].
             ddq: (nv,) accelerations, where they are measured.
+            wrenches: what the world exerts on links, where it is measured, such as a legged robot's
+                feet: (6,) force and couple about the link's origin in its axes, by link. Nothing
+                drives a floating base, so its torques are zero.
 
         What is wrong with a sample is said in the verdict and counted in `events`, never raised,
         but for arrays of another size, which are refused: a sample that is missing.
 
         """
+        if wrenches:
+            tau = self._forces.added(tau, q, wrenches)
         stream, self.stamp, self._measured = self._stream, t, tau
         before = stream.clock.t
         try:

@@ -11,6 +11,7 @@ import numpy as np
 
 from thetahat.data.velocities import all_single_dof
 from thetahat.errors import UsageError
+from thetahat.model.floating_base import base_dofs
 from thetahat.model.robot import Robot
 from thetahat.online.causal_filter import ONE_WAY, YOUNG, CausalFilter
 from thetahat.online.config import FilterConfig
@@ -68,6 +69,7 @@ class Stream:
         self.clock = SampleClock(config.period, config.reset_after)
         self._spikes = SpikeFilter(robot.velocity_names, self.events)
         self._plain, self._dry = all_single_dof(robot), has_dry_friction(robot)
+        self._base = list(base_dofs(robot))  # nothing rubs on a floating base, nothing drives it
         self._no_rates = np.zeros(robot.nv)
         self._mode = -1
         self.missing = 0  # samples in a row that were not taken
@@ -89,7 +91,9 @@ class Stream:
         """
         if not self._dry:
             return np.ones(self.robot.nv, dtype=bool)
-        return np.asarray(moving & (np.abs(self.filter.direction) >= ONE_WAY))
+        usable = np.asarray(moving & (np.abs(self.filter.direction) >= ONE_WAY))
+        usable[self._base] = True
+        return usable
 
     # -- a sample ----------------------------------------------------------------------------------
 
@@ -278,6 +282,7 @@ class Stream:
     def _dead(self, constant: int) -> tuple[ChannelFault, ...]:
         k, same = self.filter.kernels, self.filter.state.same
         dead = (same[k.SAME_TAU, :-1] >= constant) & (np.abs(self.sample.dq[0]) > self.min_speed)
+        dead[self._base] = False
         sentence = "the torque of joint {!r} does not change while the joint moves"
         return self._faults(dead, "dead torque", sentence)
 

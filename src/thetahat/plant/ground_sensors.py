@@ -13,6 +13,7 @@ from thetahat.model.ground import Foot
 
 DOWN = 0.02  # of the weight: a foot that carries more is down
 COUPLE = 0.1  # [m]: couples' errors by forces' errors
+AXES = np.array([1.0, 1.0, 1.0, COUPLE, COUPLE, COUPLE])
 CHANNELS = ("fx", "fy", "fz", "tx", "ty", "tz")
 POSE = ("x", "y", "z", "qx", "qy", "qz", "qw")
 IMU = ("wx", "wy", "wz", "ax", "ay", "az")
@@ -29,6 +30,7 @@ class GroundSensors:
     force: float = 0.0  # [N] of foot sensors; couples a tenth of it [N·m]
     force_bias: float = 0.0  # [N], likewise
     rate: float = 0.0  # [rad/s] of the gyroscope
+    speed: float = 0.0  # [m/s] of the base, as the robot's state estimator has it
     acceleration: float = 0.0  # [m/s²] of the accelerometer
     acceleration_bias: float = 0.0  # [m/s²]
 
@@ -36,6 +38,30 @@ class GroundSensors:
         for name, value in vars(self).items():
             if not (is_number(value) and value >= 0.0):
                 raise UsageError(f"{name} is {value!r}; give a finite number from 0")
+
+    def pose(self, pose: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Return a base's measured poses from true ones, (n, 7)."""
+        pose = pose.copy()
+        pose[:, :3] += self.position * rng.standard_normal((len(pose), 3))
+        pose[:, 3:] += 0.5 * self.orientation * rng.standard_normal((len(pose), 4))
+        pose[:, 3:] /= np.linalg.norm(pose[:, 3:], axis=1, keepdims=True)
+        return pose
+
+    def twist(self, rng: np.random.Generator, nv: int) -> np.ndarray:
+        """Return errors of all speeds, (nv,): those of the base's twist."""
+        errors = np.zeros(nv)
+        errors[:6] = np.repeat([self.rate, self.speed], 3) * rng.standard_normal(6)
+        return errors
+
+    def force_biases(self, feet: int, rng: np.random.Generator) -> np.ndarray:
+        """Return errors of foot sensors that stay, (feet, 6)."""
+        return np.asarray(self.force_bias * AXES * rng.standard_normal((feet, 6)))
+
+    def wrenches(
+        self, wrenches: np.ndarray, bias: np.ndarray, rng: np.random.Generator
+    ) -> np.ndarray:
+        """Return measured wrenches from true ones, (n, feet, 6)."""
+        return np.asarray(wrenches + bias + self.force * AXES * rng.standard_normal(wrenches.shape))
 
     @staticmethod
     def typical(weight: float) -> GroundSensors:
@@ -46,6 +72,7 @@ class GroundSensors:
             force=1e-3 * weight,
             force_bias=3e-4 * weight,
             rate=2e-3,
+            speed=5e-3,
             acceleration=0.03,
             acceleration_bias=0.02,
         )
@@ -53,10 +80,7 @@ class GroundSensors:
 
 def pose_columns(q: np.ndarray, sensors: GroundSensors, rng: np.random.Generator) -> Columns:
     """Pose of the base from true configurations (n, nq)."""
-    pose = q[:, :7].copy()
-    pose[:, :3] += sensors.position * rng.standard_normal((len(q), 3))
-    pose[:, 3:] += 0.5 * sensors.orientation * rng.standard_normal((len(q), 4))
-    pose[:, 3:] /= np.linalg.norm(pose[:, 3:], axis=1, keepdims=True)
+    pose = sensors.pose(q[:, :7], rng)
     return {f"base.{name}": column for name, column in zip(POSE, pose.T, strict=True)}
 
 
@@ -67,9 +91,7 @@ def wrench_columns(
     rng: np.random.Generator,
 ) -> Columns:
     """Measured wrenches from true ones, (n, feet, 6)."""
-    unit = np.array([1.0, 1.0, 1.0, COUPLE, COUPLE, COUPLE])
-    bias = sensors.force_bias * unit * rng.standard_normal(wrenches.shape[1:])
-    seen = wrenches + bias + sensors.force * unit * rng.standard_normal(wrenches.shape)
+    seen = sensors.wrenches(wrenches, sensors.force_biases(len(feet), rng), rng)
     return {
         f"wrench.{foot.link}.{channel}": seen[:, k, c]
         for k, foot in enumerate(feet)

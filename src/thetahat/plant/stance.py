@@ -25,6 +25,7 @@ from thetahat.errors import UsageError, known
 from thetahat.model.floating_base import base_dofs, ground_of
 from thetahat.model.ground import Foot
 from thetahat.model.robot import Robot
+from thetahat.plant.pressure_centre import base_shift, pressure_centre
 
 STEPS, DAMPING = 60, 1e-6
 NEAR = 1e-6  # [m or rad] from where a foot should be
@@ -35,6 +36,10 @@ OFF_CENTRE = 1e-3  # [m] of the centre of mass from the middle of the feet: bala
 MARGIN = 0.1  # of a joint's range that stays free on each side
 WAVES = 4  # sines per coordinate
 SLOWEST, FASTEST = 0.15, 1.2  # [Hz]
+# [m] of a sole: a couple of so many N·m is as much effort as a force of 1 N, since it moves the
+# centre of pressure as far as the sole goes
+COUPLES = (0.05, 0.1, 0.05)
+ROUNDS = 3  # of shifts that keep the centre of pressure among the feet
 CHUNK = 2000  # rows whose Jacobians are held at once
 
 
@@ -116,8 +121,8 @@ def sway(
     size: float = 1.0,
     seed: int = 0,
 ) -> StandingMotion:
-    """Return a motion that begins and ends in a posture. size: 1 moves the base by some per cent
-    of its height and 0.1 rad.
+    """Return a motion that begins and ends in a posture, with the centre of pressure among the
+    feet. size: 1 moves the base by some per cent of its height and 0.1 rad.
     """
     ground = ground_of(robot)
     assert ground is not None
@@ -127,13 +132,32 @@ def sway(
     reach = np.zeros(robot.nv)
     reach[:6] = 0.08, 0.1, 0.1, 0.04 * height, 0.04 * height, 0.03 * height
     reach[6:] = np.where(leg_joints(robot)[6:], 0.0, 0.35)
-    moved = size * reach * _waves(rng, t, robot.nv)
+    inside, reach = _inside_limits(robot, posture, size * reach)
+    moved = _ramp(t)[:, None] * (inside + reach * _waves(rng, t, robot.nv))
     q = integrate(robot, np.repeat(posture[None], len(t), axis=0), moved)
-    q[:, 7:] = _clipped(robot, q)[:, 7:]
     targets: list[tuple[np.ndarray | None, np.ndarray]] = []
     for foot in ground.feet:
         R, p = link_place(robot, posture, foot.link)
         targets.append((R if foot.flat else None, p))
+    motion = _on_legs(robot, t, q, targets)
+    standing = float(centre_of_mass(robot, posture)[2] - targets[0][1][2])
+    for _ in range(ROUNDS):
+        course = pressure_centre(robot, motion.q, motion.dq, motion.ddq, float(targets[0][1][2]))
+        shift = base_shift(robot, t, course, posture, standing)
+        if not shift.any():
+            break
+        q[:, :2] += shift
+        motion = _on_legs(robot, t, q, targets)
+    return motion
+
+
+def _on_legs(
+    robot: Robot,
+    t: np.ndarray,
+    q: np.ndarray,
+    targets: list[tuple[np.ndarray | None, np.ndarray]],
+) -> StandingMotion:
+    """Let the legs follow the base."""
     q, error = feet_in_place(robot, q, targets)
     if error > 1e-4:
         raise UsageError(
@@ -160,7 +184,7 @@ def motion_through(
 
 def feedforward(robot: Robot, motion: StandingMotion) -> np.ndarray:
     """Return joint torques, (n, nv), zero for the base, by which the feet carry a motion with the
-    least forces.
+    least forces and couples.
     """
     return carried_motion(robot, motion)[0]
 
@@ -174,12 +198,12 @@ def carried_motion(robot: Robot, motion: StandingMotion) -> tuple[np.ndarray, np
     tau = rigid_body.inverse_dynamics(robot, motion.q, motion.dq, motion.ddq)
     base = list(base_dofs(robot))
     wrenches = np.zeros((len(tau), len(ground.feet), 6))
+    reach = np.concatenate([(*COUPLES, 1.0, 1.0, 1.0)[-foot.size :] for foot in ground.feet])
     for first in range(0, len(tau), CHUNK):
         rows = slice(first, first + CHUNK)
         J = _contact_jacobian(robot, motion.q[rows], ground.feet)
-        force = (np.linalg.pinv(np.swapaxes(J[:, :, base], 1, 2)) @ tau[rows][:, base, None])[
-            ..., 0
-        ]
+        G = np.swapaxes(J[:, :, base], 1, 2) * reach
+        force = reach * (np.linalg.pinv(G) @ tau[rows][:, base, None])[..., 0]
         tau[rows] -= (np.swapaxes(J, 1, 2) @ force[..., None])[..., 0]
         at = 0
         for k, foot in enumerate(ground.feet):
@@ -283,11 +307,34 @@ def _inside(robot: Robot, q: np.ndarray) -> bool:
 
 
 def _waves(rng: np.random.Generator, t: np.ndarray, count: int) -> np.ndarray:
-    """Sums of sines, (n, count), within ±1 or so, that begin and end gently at zero."""
+    """Sums of sines, (n, count), within ±1."""
     f = np.exp(rng.uniform(np.log(SLOWEST), np.log(FASTEST), (count, WAVES)))
     phase = rng.uniform(0.0, 2.0 * np.pi, (count, WAVES))
     size = rng.uniform(0.3, 1.0, (count, WAVES)) * np.minimum(1.0, 0.4 / f)
     size /= size.sum(axis=1, keepdims=True)
     waves = np.sum(size * np.sin(2.0 * np.pi * t[:, None, None] * f + phase), axis=2)
+    return np.asarray(waves)
+
+
+def _ramp(t: np.ndarray) -> np.ndarray:
+    """From 0 to 1 and back to 0, gently, (n,)."""
     ramp = np.clip(np.minimum(t, t[-1] - t) / min(2.0, 0.25 * t[-1]), 0.0, 1.0)
-    return np.asarray(waves * (ramp**3 * (10.0 - 15.0 * ramp + 6.0 * ramp**2))[:, None])
+    return np.asarray(ramp**3 * (10.0 - 15.0 * ramp + 6.0 * ramp**2))
+
+
+def _inside_limits(
+    robot: Robot, posture: np.ndarray, reach: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """How far to move joints from a posture, and how far they may swing there on both sides, so
+    that they stay inside their limits, (nv,) each.
+    """
+    shift, reach = np.zeros(robot.nv), reach.copy()
+    for node in robot.tree.independent[1:]:
+        low, high = node.limits.lower, node.limits.upper
+        v = robot.tree.v_index[node.name]
+        if node.kind.nq == 1 and reach[v] and np.isfinite(low) and np.isfinite(high) and high > low:
+            room = MARGIN * (high - low)
+            reach[v] = min(reach[v], 0.5 * (high - low) - room)
+            q = posture[robot.tree.q_index[node.name]]
+            shift[v] = np.clip(q, low + room + reach[v], high - room - reach[v]) - q
+    return shift, reach

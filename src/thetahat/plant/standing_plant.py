@@ -19,7 +19,8 @@ import numpy as np
 from thetahat.data.formats.write_log import write_table
 from thetahat.dynamics import rigid_body
 from thetahat.errors import UsageError
-from thetahat.model.floating_base import moving_link
+from thetahat.model.floating_base import ground_of, moving_link
+from thetahat.model.ground import Foot
 from thetahat.model.robot import Robot
 from thetahat.plant import ground_sensors
 from thetahat.plant.ground_sensors import Columns, GroundSensors
@@ -33,9 +34,27 @@ STEP = 5e-4  # [s] of the physics, at most
 SETTLING = 0.5  # [s] on the ground before the motion begins
 QUICK = 100.0  # [rad/s] of joints that carry no foot
 DAMPING = 0.7  # of critical, of legs under the whole body
+SERIES = 3.0  # joints of a leg that bend one way
 FALLEN = 0.35  # [rad or part of the height] from its course: it fell
 
 Progress = Callable[[int, int], None]  # rows done, rows in all
+
+
+@dataclass(frozen=True, eq=False)
+class StandingSample:
+    """What a controller measures in one of its periods."""
+
+    k: int  # of the period
+    t: float  # [s] of its beginning
+    q: np.ndarray  # (nq,) at its beginning
+    dq: np.ndarray  # (nv,) likewise; the base's twist is the state estimator's
+    tau: np.ndarray  # (nv,) of the motors, in its mean
+    wrenches: dict[str, np.ndarray]  # (6,) on each foot, in its mean
+
+
+# takes what was measured; returns other feedforward torques (n, nv) from the next period on, or
+# None to go on
+Follower = Callable[[StandingSample], np.ndarray | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,11 +108,13 @@ def stand_and_sway(
     imu: str | None = None,
     seed: int = 0,
     progress: Progress | None = None,
+    follower: Follower | None = None,
 ) -> StandingRecording:
     """Let a robot follow a motion with its feet in place.
 
     true: the robot that stands. nominal: the one its controller believes in; its ground names the
         feet. rate: of controller and log [Hz]; default: the motion's. imu: the link with an IMU.
+        follower: sees what is measured while the robot moves, and may change the feedforward.
     """
     realism, sensors = realism or Realism(), sensors or GroundSensors()
     require_body(realism, true)
@@ -103,8 +124,12 @@ def stand_and_sway(
     wanted = motion.resampled(nominal, motion.t[0] + times)
     robot = realism.applied(true)
     world = GroundWorld(robot, nominal)
-    seen = _run(world, nominal, robot, wanted, times, realism, random, imu, progress)
-    rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(len(STREAMS) + 1)[-1])
+    spawned = np.random.SeedSequence(seed).spawn(len(STREAMS) + 2)
+    rng = np.random.default_rng(spawned[-2])
+    tell = None
+    if follower is not None:
+        tell = _Telling(follower, world.feet, sensors, np.random.default_rng(spawned[-1]))
+    seen = _run(world, nominal, robot, wanted, times, realism, random, imu, progress, tell)
     weight = nominal.mass * float(np.linalg.norm(nominal.gravity))
     columns = {"t": times} | ground_sensors.pose_columns(seen.q, sensors, rng)
     columns |= _joint_columns(robot, seen, speeds=realism.logs_speed)
@@ -117,14 +142,18 @@ def stand_and_sway(
 
 def drives_of(robot: Robot, q: np.ndarray, limits: np.ndarray | None) -> Drives:
     """Return stiffness and damping by which a robot of this size stands: its weight times its
-    height per radian in the legs; elsewhere what moves each joint's own inertia quickly.
+    height per radian in the legs, and on flat feet for each of the joints in series that bend
+    under it (hip, knee, ankle); elsewhere what moves each joint's own inertia quickly.
     """
     weight = robot.mass * float(np.linalg.norm(robot.gravity))
     height = max(abs(float(q[2])), 0.1)
     legs = leg_joints(robot)
     own = np.diag(rigid_body.mass_matrix(robot, q))
     body = robot.mass * height**2 / max(int(np.count_nonzero(legs)), 1)
-    stiffness = np.where(legs, weight * height, QUICK**2 * own)
+    ground = ground_of(robot)
+    flat = ground is not None and any(foot.flat for foot in ground.feet)
+    upright = (SERIES if flat else 1.0) * weight * height
+    stiffness = np.where(legs, upright, QUICK**2 * own)
     damping = 2.0 * DAMPING * np.sqrt(stiffness * np.where(legs, np.maximum(own, body), own))
     return Drives(stiffness, damping, limits)
 
@@ -139,6 +168,7 @@ def _run(
     random: dict[str, np.random.Generator],
     imu: str | None,
     progress: Progress | None,
+    tell: _Telling | None,
 ) -> _Seen:
     """The loop: command, measure, let time pass."""
     count, nv = len(times), robot.nv
@@ -172,6 +202,8 @@ def _run(
             seen.wrenches[fine] = world.wrenches()
             if place is not None:
                 seen.imu[fine] = world.imu(place)
+        if tell is not None:
+            ahead = tell.period(k, times[k], seen, slice(k * inner, (k + 1) * inner), ahead)
         if progress is not None and k % every == 0:
             progress(k, count)
     tau = _averaged(seen.tau, inner)
@@ -179,6 +211,32 @@ def _run(
         seen.measured_tau[k] = readings.torque(times[k], tau[k])
     wrenches, turning = (_averaged(each, inner) for each in (seen.wrenches, seen.imu))
     return replace(seen, tau=tau, wrenches=wrenches, imu=turning)
+
+
+class _Telling:
+    """Tells a follower what its sensors measure."""
+
+    def __init__(
+        self,
+        follower: Follower,
+        feet: tuple[Foot, ...],
+        sensors: GroundSensors,
+        rng: np.random.Generator,
+    ) -> None:
+        self._follower, self._feet, self._sensors, self._rng = follower, feet, sensors, rng
+        self._bias = sensors.force_biases(len(feet), rng)
+
+    def period(self, k: int, t: float, seen: _Seen, fine: slice, ahead: np.ndarray) -> np.ndarray:
+        """The feedforward after a period of the controller."""
+        sensors, rng = self._sensors, self._rng
+        q = seen.measured_q[k].copy()
+        q[:7] = sensors.pose(seen.q[k, None, :7], rng)[0]
+        dq = seen.measured_dq[k] + sensors.twist(rng, len(seen.measured_dq[k]))
+        wrenches = sensors.wrenches(seen.wrenches[fine].mean(axis=0)[None], self._bias, rng)[0]
+        named = {foot.link: wrench for foot, wrench in zip(self._feet, wrenches, strict=True)}
+        sample = StandingSample(k, t, q, dq, seen.tau[fine].mean(axis=0), named)
+        changed = self._follower(sample)
+        return ahead if changed is None else changed
 
 
 def _averaged(fine: np.ndarray, inner: int) -> np.ndarray:

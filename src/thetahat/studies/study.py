@@ -104,7 +104,9 @@ def summary(run: Run, *, study: str, plant: str, seed: int, **values: Any) -> di
 def study_verdict(facts: Data) -> Verdict:
     """Judge the model at the end of a study: what explains the torque, and what the gate said."""
     gate, name, seed = facts["gate"], facts["study"], facts["seed"]
-    again = (f"thetahat watch study {name}",)
+    floating = facts.get("floating", False)
+    other = f"thetahat study {name}{' --floating' if floating else ''} --seed {seed + 1} --out DIR"
+    again = (other if floating else f"thetahat watch study {name}",)
     pairs = zip(facts["joints"], facts["r2"] or (), strict=False)
     scored = {joint: r2 for joint, r2 in pairs if r2 is not None}
     reasons = []
@@ -125,7 +127,7 @@ def study_verdict(facts: Data) -> Verdict:
         text = f"R² at least {scored[lowest]:.4f} on all joints (lowest: {lowest})"
     if gate is not None and gate["opened_at"] is not None:
         text += f"; the gate opened at {gate['opened_at']:.1f} s"
-    return verdict_of(text, reasons, f"thetahat study {name} --seed {seed + 1} --out DIR")
+    return verdict_of(text, reasons, other)
 
 
 def fit_over_time(run: Run) -> dict[str, Any]:

@@ -168,6 +168,55 @@ def valkyrie(facts: dict[str, Any], run: Run) -> tuple[Section, ...]:
     )
 
 
+def valkyrie_floating(
+    facts: dict[str, Any], run: Run, sway: dict[str, Series]
+) -> tuple[Section, ...]:
+    """Sway and torques before and after the switch, and what the feet told of the whole body."""
+    before, after = facts["before"], facts["after"]
+    rows = [
+        (f"{what} {axis} [{unit}]", before[key][k], after[key][k])
+        for what, key, unit in (
+            ("base", "base_mm", "mm"),
+            ("tilt of the base about", "tilt_mrad", "mrad"),
+            ("centre of mass", "com_mm", "mm"),
+        )
+        for k, axis in enumerate("xyz")
+    ]
+    rows.append(("feedback torque [N·m]", before["feedback_torque"], after["feedback_torque"]))
+    rows.append(("torque in all [N·m]", before["torque"], after["torque"]))
+    columns = (
+        Column("RMS error of"),
+        Column("by the file", decimals=2),
+        Column("by the identified robot", decimals=2),
+    )
+    note = (
+        "The same sway was played twice; the same part of each pass is compared. Feedback torque is"
+        " what the drives' stiffness and damping add to the feedforward."
+    )
+    mass, off = facts["mass"], facts["com_error_mm"]
+    body = Table(
+        (
+            Column("whole body"),
+            Column("total mass", "kg", decimals=2),
+            *(Column(f"centre of mass {axis}, error", "mm", decimals=1) for axis in "xyz"),
+        ),
+        (
+            ("true", mass["true"], 0.0, 0.0, 0.0),
+            *((name, mass[name], *off[name]) for name in ("nominal", "identified")),
+        ),
+        "Centre of mass in the first posture. Swaying tells little of its height.",
+    )
+    lines = online_run.over_time(sway, "base − wanted [mm]", identified=_identified(run))
+    caption = "Where the base was beside where it was to be; on green ground the feedforward is the"
+    figure = Figure((Panel("base", lines),), f"{caption} identified robot's.")
+    return (
+        _gate(facts, run),
+        Section("Sway", "sway", (figure, Table(columns, tuple(rows), note=note), body)),
+        _errors(facts, run),
+        _tiles(run),
+    )
+
+
 # -- sections --------------------------------------------------------------------------------------
 
 
