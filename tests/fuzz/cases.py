@@ -125,7 +125,7 @@ SLOW_OPTIONS = (
     "control robot.urdf --via sim --duration 1 --out OUT -q",
 )
 # those lead to the network, start processes, write where the arguments say, or ask for much work
-# (robot files to draw, friction that takes steps of microseconds)
+# (robot files to draw)
 SKIPPED = (
     *(
         "--help",
@@ -137,7 +137,7 @@ SKIPPED = (
         "--preview",
         "--watch",
     ),
-    *("--journal", "--record", "--count", "--stribeck"),
+    *("--journal", "--record", "--count"),
 )
 
 

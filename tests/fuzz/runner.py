@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from thetahat import cli
 
-LIMIT = 60.0  # [s] of one case, on a loaded machine too; it is a hang beyond
+LIMIT = 20.0  # [s] of one case, on a loaded machine too; it is a hang beyond
 ENDINGS = {0, 2, 3, 4, 5, 6, 7, 8}
 MOST_LINES = 30  # on stderr
 
