@@ -172,12 +172,13 @@ def control(
 
         nominal, wanted = load(file, gravity=settings.gravity), options.settings()
         played = _motion(nominal, motion_file, options, simulated.seed, progress)
-        make_folder(folder)
-        with Journal(folder / "run.journal") as journal:
-            connection = _simulated(nominal, simulated, engine, options.rate)
-            run = ControlRun(nominal, connection, played, wanted, journal=journal)
-            connection.start(run.wanted(0.0)[0])
-            with closing(run):
+        connection = _simulated(nominal, simulated, engine, options.rate)
+        run = ControlRun(nominal, connection, played, wanted)
+        with closing(run):
+            make_folder(folder)  # now that nothing is left to be refused
+            with Journal(folder / "run.journal") as journal:
+                run.online.journal = journal
+                connection.start(run.wanted(0.0)[0])
                 result = (
                     watched(run, page) if watch else run.run(progress.rows(f"controlling ({via})"))
                 )
