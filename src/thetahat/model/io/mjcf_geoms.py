@@ -70,6 +70,8 @@ def placed_geoms(document: Document, folder: MeshFolder) -> list[Geom]:
     mujoco = load_mujoco(document)
     source = Folder.of(document)
     model = _Geoms(source.inlined(document, source.start))
+    for element in model.root.iter():
+        check_numbers(element)  # MuJoCo warns in a file of its own, in the working folder
     text, _ = serialise(model.root)
     try:
         compiled = mujoco.MjModel.from_xml_string(text)
