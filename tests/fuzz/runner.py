@@ -24,7 +24,9 @@ LIMIT = 20.0  # [s] of one case, on a loaded machine too; it is a hang beyond
 ENDINGS = {0, 2, 3, 4, 5, 6, 7, 8}
 MOST_LINES = 30  # on stderr
 # an attribute that holds nan, and is no name that the input may have had
-NAN = re.compile(r"""\s(?!(?:name|link|joint|class|mesh|file)=)\w+=["'][^"']*\bnan\b""", re.IGNORECASE)
+NAN = re.compile(
+    r"""\s(?!(?:name|link|joint|class|mesh|file)=)\w+=["'][^"']*\bnan\b""", re.IGNORECASE
+)
 
 
 class Hang(BaseException):

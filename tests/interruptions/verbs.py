@@ -39,7 +39,7 @@ VERBS = (
         f"identify robot.urdf other.csv --out out {FIT}",
     ),
     Verb(
-        "identify, no longer usable",
+        "unusable",
         f"identify robot.urdf log.csv --out out {FIT} --no-report",
         "identify robot.urdf noise.csv --out out --no-tune -q --no-report",
         True,
@@ -52,7 +52,7 @@ VERBS = (
     Verb(
         "payload",
         "payload robot.urdf other.csv --without log.csv --link lower --out out -q",
-        "payload robot.urdf other.csv --without log.csv --link lower --out out -q --known-mass 1",
+        "payload robot.urdf other.csv --without log.csv --link lower --out out -q --size 0.2,0.2,0.2",
     ),
     Verb("tool", "tool poses.csv --out out/tool.json", "tool fewer.csv --out out/tool.json", True),
     Verb(
@@ -82,7 +82,7 @@ VERBS = (
     Verb(
         "record",
         "",
-        "record robot.urdf motion.csv --via sim --plant own --no-rehearse --no-check"
+        "record robot.urdf slow.csv --via sim --plant own --no-rehearse --no-check"
         " --warm-up 0 --floor none --out out/log.csv -q",
     ),
     Verb(
@@ -253,6 +253,7 @@ def _write_samples(folder: Path) -> int:
     """Inputs of the fuzzer, a log that identifies nothing well, and a shorter table of poses."""
     import numpy as np
     import polars as pl
+
     from fuzz.samples import write_samples
 
     write_samples(folder)
@@ -262,6 +263,12 @@ def _write_samples(folder: Path) -> int:
     frame.with_columns(**{k: pl.Series(v) for k, v in noise.items()}).write_csv(
         folder / "noise.csv"
     )
+    turn = 2.0 * np.pi * np.arange(101) / 100  # from rest to rest in two seconds
+    slow = {"t": 0.02 * np.arange(101)}
+    for name in ("shoulder", "elbow"):
+        slow |= {f"q.{name}": 0.1 * (1.0 - np.cos(turn)), f"dq.{name}": 0.1 * np.pi * np.sin(turn)}
+        slow |= {f"ddq.{name}": 0.1 * np.pi**2 * np.cos(turn)}
+    pl.DataFrame(slow).write_csv(folder / "slow.csv")
     lines = (folder / "poses.csv").read_text().splitlines()
     (folder / "fewer.csv").write_text("\n".join(lines[:-4]) + "\n")
     return 0

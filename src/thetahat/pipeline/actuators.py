@@ -199,8 +199,7 @@ def stated_gains(given: Gains, option: str, joints: Sequence[str]) -> np.ndarray
             wanted = "0, or one" if zero else "one"
             raise UsageError(
                 f"{option} of {name} is {value:g}; give {wanted} from {LEAST_GAIN:g} to"
-                f" {MOST_GAIN:g}"
-                + ("" if zero else ": a drive without a gain holds no position")
+                f" {MOST_GAIN:g}" + ("" if zero else ": a drive without a gain holds no position")
             )
         out[list(joints).index(name)] = value
     return out

@@ -63,8 +63,8 @@ from thetahat.pipeline.payload_identification import (
     PayloadSource,
 )
 from thetahat.pipeline.payload_request import NamedRun, named_runs, payload_box
-from thetahat.pipeline.solvable import solvable
 from thetahat.pipeline.settings import IdentifySettings
+from thetahat.pipeline.solvable import solvable
 
 FILES = (ANSWER, PAGE, DRIVE)  # that `save` writes
 USUAL_ERROR = 0.1  # of torques whose scale nothing confirms, as those by motor currents are off

@@ -16,7 +16,7 @@ import numpy as np
 from thetahat.errors import MalformedInput
 from thetahat.model.io.mesh_folder import LinkShapes, MeshFolder
 from thetahat.model.io.mjcf import MujocoModel, body_names, load_mujoco, rotation_of
-from thetahat.model.io.mjcf_elements import class_defaults
+from thetahat.model.io.mjcf_elements import check_numbers, class_defaults
 from thetahat.model.io.mjcf_includes import Folder, serialise
 from thetahat.model.io.primitives import PRIMITIVES
 from thetahat.model.io.xml_reader import Document, Element, vector
