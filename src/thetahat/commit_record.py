@@ -18,12 +18,8 @@ from pathlib import Path
 
 from thetahat.errors import StorageError
 
-try:
-    import fcntl
-except ImportError:  # not on this system: renames go without a record
-    fcntl = None  # type: ignore[assignment]
-
 NAME = ".thetahat-commit"
+LOCKS = os.name == "posix"  # elsewhere renames go without a record
 LONGEST_WAIT = 10.0  # [s] for another process that renames files in the folder
 PAUSE = 0.01  # [s]
 ORPHAN = 600.0  # [s] of a scratch file that nobody has written to since: its process is gone
@@ -44,7 +40,7 @@ def rename_together(moves: Sequence[Move]) -> None:
     for move in moves:
         if move not in inside:
             _move(*move)
-    if len(inside) < 2 or fcntl is None:
+    if len(inside) < 2 or not LOCKS:
         for move in inside:
             _move(*move)
         return
@@ -69,7 +65,7 @@ def finish_interrupted(folder: Path) -> None:
     """Let the files of a process that was killed while it renamed them take their places."""
     path = folder / NAME
     try:
-        there = fcntl is not None and path.lstat().st_uid == os.getuid()
+        there = LOCKS and path.lstat().st_uid == os.getuid()
     except (OSError, ValueError):
         return
     if not there:
@@ -115,6 +111,8 @@ def _relative(path: Path, folder: Path) -> str | None:
 @contextmanager
 def _locked(path: Path, *, create: bool) -> Iterator[int | None]:
     """Yield the record, which no one else has open; None where there is none, or someone else's."""
+    import fcntl  # of Unix alone
+
     until = time.monotonic() + LONGEST_WAIT
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
     while True:

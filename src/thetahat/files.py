@@ -102,9 +102,10 @@ def written_together() -> Iterator[None]:
             except OSError as error:
                 place = error.filename2 or error.filename or staged[-1][1].parent
                 raise _cannot_write(Path(place), error) from None
+            staged.clear()
     finally:
         _STAGED.reset(token)
-        for scratch, place in staged:
+        for scratch, _ in staged:
             if scratch is not None and not is_pending(scratch, staged[-1][1].parent):
                 with suppress(OSError):
                     scratch.unlink()

@@ -51,7 +51,9 @@ def run(arguments: Sequence[str], folder: Path, moment: Moment | None = None) ->
 
 def in_a_copy(function: Callable[[], int]) -> int:
     """Call a function in a copy of this process, and return its exit code."""
-    assert len(os.listdir("/proc/self/task")) == 1, "a copy of a process has its main thread alone"
+    assert len([*Path("/proc/self/task").iterdir()]) == 1, (
+        "a copy of a process has its main thread alone"
+    )
     pid = os.fork()
     if not pid:
         code = 1
@@ -112,14 +114,14 @@ def _watch(folder: Path, report: int, moment: Moment | None) -> None:
         if not changes or os.getpid() != pid:  # a process that this one has started
             return
         place = given[0]
-        if not isinstance(place, str | os.PathLike):
+        if not isinstance(place, str | bytes | os.PathLike):
             return
-        if not os.path.abspath(os.fspath(place)).startswith(inside):
+        if not str(Path(os.fsdecode(place)).absolute()).startswith(inside):
             return
         if moment is not None and done[0] >= moment.at:
             if moment.kind == KILLED:
                 os.kill(pid, signal.SIGKILL)
-            raise OSError(errno.EROFS, os.strerror(errno.EROFS), os.fspath(place))
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), os.fsdecode(place))
         done[0] += 1
         os.write(report, b".")
 

@@ -42,7 +42,6 @@ VERBS = (
         "unusable",
         f"identify robot.urdf log.csv --out out {FIT} --no-report",
         "identify robot.urdf noise.csv --out out --no-tune -q --no-report",
-        True,
     ),
     Verb(
         "actuators",
@@ -67,7 +66,7 @@ VERBS = (
         "codegen robot.urdf --out out --precision float --name b",
         True,
     ),
-    Verb("randomize", "", "randomize result --count 2 --out out/robots -q --force", True),
+    Verb("randomize", "", "randomize result --count 2 --out out/robots -q --force"),
     Verb(
         "excite",
         "excite robot.urdf --out out/m.csv --preview out/m.html --duration 2 --starts 1 -q",
@@ -77,7 +76,6 @@ VERBS = (
         "simulate",
         "simulate robot.urdf motion.csv --plant own --out out/log.csv -q",
         "simulate robot.urdf motion.csv --plant own --out out/log.csv -q --seed 3",
-        True,
     ),
     Verb(
         "record",

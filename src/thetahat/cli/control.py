@@ -174,14 +174,11 @@ def control(
         played = _motion(nominal, motion_file, options, simulated.seed, progress)
         connection = _simulated(nominal, simulated, engine, options.rate)
         run = ControlRun(nominal, connection, played, wanted)
-        with closing(run):
-            make_folder(folder)  # now that nothing is left to be refused
-            with Journal(folder / "run.journal") as journal:
-                run.online.journal = journal
-                connection.start(run.wanted(0.0)[0])
-                result = (
-                    watched(run, page) if watch else run.run(progress.rows(f"controlling ({via})"))
-                )
+        make_folder(folder)  # now that nothing is left to be refused
+        with closing(run), Journal(folder / "run.journal") as journal:
+            run.online.journal = journal
+            connection.start(run.wanted(0.0)[0])
+            result = watched(run, page) if watch else run.run(progress.rows(f"controlling ({via})"))
         progress.stage("writing")
         data = write(result, nominal, folder, via=via, rate=options.rate, seed=simulated.seed)
         data["warnings"] = list(warnings)

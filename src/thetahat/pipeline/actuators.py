@@ -69,8 +69,7 @@ def actuators(
         stated_gains(kp, "--kp", model.joint_names), stated_gains(kd, "--kd", model.joint_names)
     )
     moving = moving_joints(fitted)
-    free = free or LinkFreedom()
-    links = free.links(model, known_gains=gains, moving=moving, locked=locked)
+    links = (free or LinkFreedom()).links(model, known_gains=gains, moving=moving, locked=locked)
     with solvable(model, rows.source.logs[0]):
         identified = identify_drives(
             model,
