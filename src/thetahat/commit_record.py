@@ -111,30 +111,36 @@ def _relative(path: Path, folder: Path) -> str | None:
 @contextmanager
 def _locked(path: Path, *, create: bool) -> Iterator[int | None]:
     """Yield the record, which no one else has open; None where there is none, or someone else's."""
-    import fcntl  # of Unix alone
-
     until = time.monotonic() + LONGEST_WAIT
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
-    while True:
+    while time.monotonic() < until:
         try:
             descriptor = os.open(path, flags, 0o600)
         except (FileNotFoundError, PermissionError):
             yield None
             return
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.fstat(descriptor).st_nlink:  # whoever had it has not removed it
+            if _is_locked(descriptor):
                 yield descriptor
                 return
-        except BlockingIOError:
-            if time.monotonic() > until:
-                raise StorageError(
-                    f"{str(path.parent)!r} is being written by another process for more than"
-                    f" {LONGEST_WAIT:.0f} s; try again when that has ended"
-                ) from None
         finally:
             os.close(descriptor)
         time.sleep(PAUSE)
+    raise StorageError(
+        f"{str(path.parent)!r} is being written by another process for more than"
+        f" {LONGEST_WAIT:.0f} s; try again when that has ended"
+    )
+
+
+def _is_locked(descriptor: int) -> bool:
+    """Whether the record is this process's now, and whoever had it before has not removed it."""
+    import fcntl  # of Unix alone
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return os.fstat(descriptor).st_nlink > 0
 
 
 def _write(record: int, moves: Sequence[Move], folder: Path) -> None:
