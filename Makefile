@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow coverage golden bench bench-check real trust worlds false-alarms streams planted payloads drives intervals instruments scale docs reference lint lint-types lint-snippets format clean ros2 motor wrist-loads pushes fuzz legged dist
+.PHONY: help demo test test-slow coverage golden bench bench-check real trust worlds false-alarms streams planted payloads drives intervals instruments scale docs reference lint lint-types lint-snippets format clean ros2 motor wrist-loads pushes fuzz interruptions legged dist test-lowest
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,11 +27,21 @@ test: $(VENV)/.dev ## run the tests (ARGS="-k name" passes options to pytest)
 test-slow: $(VENV)/.dev ## run the long versions of the checks
 	$(BIN)/python -m pytest -m slow $(ARGS)
 
+test-lowest: $(VENV)/.dev ## run the tests with every dependency at the lowest version that pyproject.toml allows (ARGS="tests/cli")
+	$(BIN)/python tools/lowest_versions.py build/lowest.txt
+	test -x build/lowest/bin/python || $(PYTHON) -m venv build/lowest
+	build/lowest/bin/python -m pip install --quiet --disable-pip-version-check --requirement build/lowest.txt
+	build/lowest/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	build/lowest/bin/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" $(ARGS)
+
 coverage: $(VENV)/.dev ## run the tests and say which lines none of them runs (HTML in build/coverage)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow" --cov --cov-report=term:skip-covered --cov-report=html $(ARGS)
 
 fuzz: $(VENV)/.dev ## 10,000 spoiled inputs of every format through the command line (ARGS="--count 500 --first 20000", "--only 17,f23")
 	$(BIN)/python -m tests.fuzz $(ARGS)
+
+interruptions: $(VENV)/.dev ## kill -9, full disks and read-only folders over the verbs that write (ARGS="--verbs identify,tool --moments 5")
+	$(BIN)/python -m tests.interruptions $(ARGS)
 
 golden: $(VENV)/.dev ## compute the golden numbers of the tests again, and print what changed (ARGS=real/ur10: only these)
 	$(BIN)/python -m tests.golden.update $(ARGS)

@@ -26,6 +26,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "src" / "thetahat"
 STAGES = (
     *(
         "errors",
+        "commit_record",
         "files",
         "child_process",
         "json_document",

@@ -34,7 +34,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-@pytest.mark.parametrize("after", range(4))
+@pytest.mark.parametrize("after", range(5))  # three files, and the record of their renaming
 def test_a_full_disk_leaves_the_old_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
@@ -51,7 +51,7 @@ def test_a_full_disk_leaves_the_old_files(
                 assert as_written(tmp_path / name).read_text() == "new"
             assert (tmp_path / "a").read_text() == "old"
 
-    if after < 3:
+    if after < 4:
         with pytest.raises(StorageError, match="No space left"):
             write()
         assert contents(tmp_path) == before
@@ -88,7 +88,7 @@ def test_a_robot_and_its_drive_file_change_together(
         robot.with_parameters(1.01 * robot.theta),
         drive=drive.with_values(offset=np.array([0.5, 0.2, 0.3, 0.4])),
     )
-    for after in range(2):
+    for after in range(3):
         with monkeypatch.context() as patch:
             FullDisk(patch, after)
             with pytest.raises(StorageError):

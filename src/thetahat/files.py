@@ -10,6 +10,12 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
+from thetahat.commit_record import (
+    finish_interrupted,
+    is_pending,
+    rename_together,
+    scratch_name,
+)
 from thetahat.errors import StorageError, UsageError
 
 
@@ -41,9 +47,9 @@ def replacing(path: str | os.PathLike[str], *, folders: bool = False) -> Iterato
     try:
         if folders:
             path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(
-            dir=path.parent, prefix=f".{path.name[:100]}.", suffix=path.suffix
-        )
+        finish_interrupted(path.parent)  # or it would be finished later, over what is written now
+        prefix, suffix = scratch_name(path)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=prefix, suffix=suffix)
         os.close(handle)
         scratch = Path(name)
         yield scratch
@@ -80,7 +86,8 @@ _STAGED: ContextVar[list[tuple[Path | None, Path]] | None] = ContextVar("staged"
 @contextmanager
 def written_together() -> Iterator[None]:
     """Let the files that are written inside take their places at the end, when all are on disk: a
-    full disk, or an error half-way, leaves the files that were there before.
+    full disk, an error half-way, or a kill leaves the files that were there before, or all new
+    ones.
     """
     if _STAGED.get() is not None:  # it is the outer one that ends it
         yield
@@ -89,17 +96,17 @@ def written_together() -> Iterator[None]:
     token = _STAGED.set(staged)
     try:
         yield
-        while staged:
-            scratch, path = staged[0]
+        if staged:
             try:
-                path.unlink(missing_ok=True) if scratch is None else scratch.replace(path)
+                rename_together(staged)
             except OSError as error:
-                raise _cannot_write(path, error) from None
-            staged.pop(0)
+                place = error.filename2 or error.filename or staged[-1][1].parent
+                raise _cannot_write(Path(place), error) from None
+            staged.clear()
     finally:
         _STAGED.reset(token)
         for scratch, _ in staged:
-            if scratch is not None:
+            if scratch is not None and not is_pending(scratch, staged[-1][1].parent):
                 with suppress(OSError):
                     scratch.unlink()
 

@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
+from thetahat.commit_record import finish_interrupted
 from thetahat.errors import MalformedInput, StorageError
 
 FOLDER = Path(__file__).parent / "schemas"
@@ -45,6 +46,7 @@ def read_document(path: Path, schema: str | None, wanted: str) -> Document:
 
 
 def _content(path: Path, wanted: str) -> bytes:
+    finish_interrupted(path.parent)
     try:
         if path.stat().st_size > LARGEST:
             raise MalformedInput(

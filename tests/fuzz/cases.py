@@ -122,10 +122,10 @@ SLOW_OPTIONS = (
     *("excite robot.urdf --out OUT.csv --starts 1 --duration 2 --rate 100 -q",) * 2,
     *("actuators robot.urdf drives.csv --out OUT -q", "fleet fleet.toml --out OUT -q"),
     "payload robot.urdf other.csv --without log.csv --link lower --out OUT -q",
-    "control robot.urdf --via sim --duration 1 --out OUT -q",
+    "control robot.urdf --via sim --duration 1 --motion motion.csv --out OUT -q",
 )
 # those lead to the network, start processes, write where the arguments say, or ask for much work
-# (robot files to draw, friction that takes steps of microseconds)
+# (robot files to draw)
 SKIPPED = (
     *(
         "--help",
@@ -137,7 +137,7 @@ SKIPPED = (
         "--preview",
         "--watch",
     ),
-    *("--journal", "--record", "--count", "--stribeck"),
+    *("--journal", "--record", "--count"),
 )
 
 

@@ -216,6 +216,30 @@ PAST = {
         "identify robot.urdf log.csv --out OUT -q --no-tune --no-report", 0, (), "robot.urdf",
         _replaced('value="2.5"', 'value="1e-300"'),
     ),
+    "positions at the edge of doubles": Past(
+        FIT, 5, ("double precision", "q of elbow", "9.22e+18"), "log.csv", _rows("9.223372036854776e18", 2),
+    ),
+    "an inertia beyond any": Past(
+        FIT, 5, ("double precision", "Izz"), "robot.urdf", _replaced('izz="0.005"', 'izz="-1e19"')
+    ),
+    "a gear of 1e150": Past(
+        FIT + " --actuation map.csv", 3, ("line 2", "1e+150"), "map.csv",
+        lambda _: b"a,b\n1e+150,0\n0.5,1\n",
+    ),
+    "a gain of 1e-300": Past(
+        FIT + " --gains gains.json", 3, ("elbow", "1e-300"), "gains.json",
+        _with(1e-300, "gains", "values", 1),
+    ),
+    "a capsule 3e19 m away": Past(
+        "identify robot.xml log.csv --out OUT -q --no-tune --no-report", 3, ("upper", "3e+19 m"),
+        "robot.xml", _replaced('pos="0 0 -0.2" mass="0"', 'pos="0 3e19 -0.2" mass="0"'),
+    ),
+    "a lock beside the journal": Past(
+        "control robot.urdf --motion motion.csv --duration 1 --out OUT -q", 0,
+    ),
+    "a journal of a run that was refused": Past(
+        "control robot.urdf --motion motion.csv --duration 1 --payload-link x --out OUT -q", 2,
+    ),
     "drives that nothing determines": Past(
         "actuators robot.urdf drives.csv --out OUT -q", 5, ("singular",), "drives.csv",
         _rows("1e6", 2),

@@ -27,7 +27,7 @@ def test_spoiled_inputs_end_as_documented(fuzzer: Fuzzer) -> None:
         case = fuzzer.case(seed)
         if seed % 10 == 0:
             assert case == fuzzer.case(seed)  # a seed is all that is needed to see a case again
-        ended, wrong = fuzzer.run(case, limit=60.0)
+        ended, wrong = fuzzer.run(case, limit=runner.LIMIT)
         if wrong:
             bad.append(f"{case}: {wrong} {ended.err[-300:]}")
     assert not bad, "\n".join(bad)
@@ -38,7 +38,7 @@ def test_what_failed_once_does_not_again(fuzzer: Fuzzer) -> None:
     for name, past in PAST.items():
         content = past.spoil(fuzzer.contents[past.file]) if past.file else b""
         case = Case(0, tuple(past.command.split()), past.file, content)
-        ended, wrong = fuzzer.run(case, limit=60.0)
+        ended, wrong = fuzzer.run(case, limit=runner.LIMIT)
         if wrong or ended.code != past.code or not all(word in ended.err for word in past.words):
             bad.append(f"{name}: exit {ended.code}, {wrong}, {ended.err[-400:]}")
     assert not bad, "\n".join(bad)

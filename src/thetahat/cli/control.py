@@ -172,15 +172,13 @@ def control(
 
         nominal, wanted = load(file, gravity=settings.gravity), options.settings()
         played = _motion(nominal, motion_file, options, simulated.seed, progress)
-        make_folder(folder)
-        with Journal(folder / "run.journal") as journal:
-            connection = _simulated(nominal, simulated, engine, options.rate)
-            run = ControlRun(nominal, connection, played, wanted, journal=journal)
+        connection = _simulated(nominal, simulated, engine, options.rate)
+        run = ControlRun(nominal, connection, played, wanted)
+        make_folder(folder)  # now that nothing is left to be refused
+        with closing(run), Journal(folder / "run.journal") as journal:
+            run.online.journal = journal
             connection.start(run.wanted(0.0)[0])
-            with closing(run):
-                result = (
-                    watched(run, page) if watch else run.run(progress.rows(f"controlling ({via})"))
-                )
+            result = watched(run, page) if watch else run.run(progress.rows(f"controlling ({via})"))
         progress.stage("writing")
         data = write(result, nominal, folder, via=via, rate=options.rate, seed=simulated.seed)
         data["warnings"] = list(warnings)

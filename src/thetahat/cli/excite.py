@@ -29,7 +29,7 @@ from thetahat.cli.standing import (
     standing_words,
 )
 from thetahat.errors import UsageError
-from thetahat.files import as_text
+from thetahat.files import as_text, written_together
 from thetahat.pipeline.settings import FRICTION, IdentifySettings, setting
 
 if TYPE_CHECKING:
@@ -219,11 +219,12 @@ def excite(
             return
         motion_design = _design(excited, earlier, options, progress)
         motion = motion_design.trajectory.sampled(rate)
-        save_motion(_whole(motion, moved), target, moved, kind)
-        if preview is not None:
-            from thetahat.live.motion_preview import write_preview
+        with written_together():
+            if preview is not None:
+                from thetahat.live.motion_preview import write_preview
 
-            write_preview(motion_design, excited, preview)
+                write_preview(motion_design, excited, preview)
+            save_motion(_whole(motion, moved), target, moved, kind)
     data = describe(motion_design, rows=len(motion), rate=rate, file=target, warnings=warnings)
     data |= {"format": kind, "preview": None if preview is None else str(preview)}
     emit(as_text(data) if json else as_words(data, time.monotonic() - began))

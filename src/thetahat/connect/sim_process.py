@@ -64,6 +64,9 @@ class SimulatorProcess:
         if self.process.is_alive():
             self.process.terminate()
             self.process.join(5.0)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join(5.0)
         self._pipe.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -103,6 +103,7 @@ def serve(
             robot = setup.simulated()
             listener.bind(path)
             listener.listen(1)
+            listener.settimeout(1.0)  # for a client that was there and is gone
         except (ThetahatError, OSError) as error:
             if owner is not None:
                 owner.send(str(error))
@@ -161,7 +162,10 @@ class _Server:
         return select.select(watched, [], [], timeout)[0]
 
     def _accept(self) -> None:
-        sock, _ = self.listener.accept()
+        try:
+            sock, _ = self.listener.accept()
+        except OSError:
+            return
         self.client, self.tripped, self.silence = sock, False, 0.0
         sock.settimeout(1.0)
         setup = self.setup

@@ -50,6 +50,7 @@ from thetahat.errors import (
 SYNC = ("system", "disk")
 RETRY = 1.0  # [s] between attempts on a disk that is full
 MIN_BYTES = 4096
+LOCK_TRIES = 100  # of a lock whose holders end at the same moment
 
 
 @dataclass(frozen=True)
@@ -249,6 +250,9 @@ class Journal:
         self._release()
 
     def _release(self) -> None:
+        if self._lock >= 0:
+            with suppress(OSError):
+                _lock_file(self.path).unlink()
         for fd in (self._fd, self._lock):
             if fd >= 0:
                 os.close(fd)
@@ -357,24 +361,32 @@ def _files(path: Path) -> list[Path]:
     return found
 
 
+def _lock_file(path: Path) -> Path:
+    return path.with_name(f".{path.name}.lock")
+
+
 def _locked(path: Path) -> int:
     """A lock that ends with its process, however that ends; a descriptor to close."""
     import fcntl  # of Unix alone, and of writers alone
 
-    fd = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.read(fd, 20).decode(errors="replace").strip()
-        os.close(fd)
-        raise RefusedForSafety(
-            f"journal {_shown(path)} is being written by another"
-            f" process{f' ({holder})' if holder else ''}; two writers would mix their records: end"
-            " that one, or choose another file"
-        ) from None
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, str(os.getpid()).encode(), 0)
-    return fd
+    for _ in range(LOCK_TRIES):
+        fd = os.open(_lock_file(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(fd, 20).decode(errors="replace").strip()
+            os.close(fd)
+            raise RefusedForSafety(
+                f"journal {_shown(path)} is being written by another"
+                f" process{f' ({holder})' if holder else ''}; two writers would mix their records:"
+                " end that one, or choose another file"
+            ) from None
+        if os.fstat(fd).st_nlink:
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, str(os.getpid()).encode(), 0)
+            return fd
+        os.close(fd)  # of a writer that removed it as it ended
+    raise BlockingIOError(errno.EAGAIN, "its lock changes hands all the time")
 
 
 def _no_journal(path: Path) -> MalformedInput:

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from thetahat import robots
+from thetahat.commit_record import finish_interrupted
 from thetahat.errors import MalformedInput, NotUsable, StorageError, UsageError, known
 from thetahat.identification.estimate_json import SCHEMA as ESTIMATE
 from thetahat.identification.read_estimate import apply_estimate
@@ -126,6 +127,7 @@ def result_file(path: Path) -> Path:
     """Return the file of a result, given itself or the folder that holds it."""
     if not path.is_dir():
         return path
+    finish_interrupted(path)
     there = [path / name for name in FILES if (path / name).is_file()]
     if not there:
         raise StorageError(

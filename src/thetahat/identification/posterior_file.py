@@ -17,6 +17,7 @@ from __future__ import annotations
 import io
 import os
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -132,7 +133,7 @@ def _arrays(path: Path) -> Mapping[str, np.ndarray]:
         raise StorageError(
             f"{path} cannot be read: {error.strerror or error}; identify again"
         ) from None
-    except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except (ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise MalformedInput(
             f"{path} is not a posterior.npz that thetahat identify wrote"
             f" ({str(error)[:80]}); identify again"

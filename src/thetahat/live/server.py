@@ -50,6 +50,7 @@ PIECE = 65_536  # bytes of an answer that are sent at once: a slow reader holds 
 # some megabytes
 SEND_BUFFER = 65_536
 PATIENCE = 10.0  # [s] for a viewer to take a message
+LOOK_AGAIN = 30.0  # [s] without anything to send
 REQUEST = 3.0  # [s] for a request to be complete
 LOOK = 1.0  # [s] between two looks at a connection
 ANSWER = 60.0  # [s] for an answer to be taken, once there is one
@@ -153,7 +154,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
             await super().send(message)
             return
         for begin in range(0, len(text), PIECE):
-            await self.writable.wait()
+            await asyncio.wait_for(self.writable.wait(), PATIENCE)
             if self.disconnected or self.close_sent or self.transport.is_closing():
                 raise ClientDisconnected
             piece, last = text[begin : begin + PIECE].encode(), begin + PIECE >= len(text)
@@ -394,7 +395,7 @@ async def serve_viewer(session: Session, websocket: WebSocket) -> None:
             available.clear()
             while (message := viewer.take()) is not None:
                 await asyncio.wait_for(websocket.send_text(message), PATIENCE)
-            await available.wait()
+            await _woken(available)
     except GONE:
         pass  # gone, or too slow
     finally:
@@ -402,6 +403,12 @@ async def serve_viewer(session: Session, websocket: WebSocket) -> None:
         receiving.cancel()
         with suppress(Exception):
             await asyncio.wait_for(websocket.close(GOING_AWAY), 1.0)
+
+
+async def _woken(event: asyncio.Event) -> None:
+    """Wait for an event, or for `LOOK_AGAIN`: then whoever waits looks again."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), LOOK_AGAIN)
 
 
 async def _receive_messages(session: Session, viewer: Viewer, websocket: WebSocket) -> None:
@@ -513,7 +520,7 @@ async def _send_answers(websocket: WebSocket, outbox: deque[str], available: asy
     """Send answers to bad frames; a sender that does not read them loses the oldest."""
     with suppress(*GONE):
         while True:
-            await available.wait()
+            await _woken(available)
             available.clear()
             while outbox:
-                await websocket.send_text(outbox.popleft())
+                await asyncio.wait_for(websocket.send_text(outbox.popleft()), PATIENCE)

@@ -16,6 +16,7 @@ from thetahat.errors import NotIdentifiable, UsageError, known
 
 # [s] of the central difference for Ḃ: truncation and rounding both stay near 1e-10 of B
 STEP = 1e-5
+LEAST_GAIN, MOST_GAIN = 1e-9, 1e9  # [N·m/A or N/A]
 
 ActuationFunction = Callable[[np.ndarray], np.ndarray]  # q: (…, nq) → B: (…, nv, motors)
 
@@ -182,10 +183,10 @@ class Actuation:
 
 
 def _gain(name: str, gain: float | None) -> float | None:
-    if gain is not None and not (np.isfinite(gain) and gain != 0.0):
+    if gain is not None and not LEAST_GAIN <= abs(gain) <= MOST_GAIN:  # NaN fails this, too
         raise UsageError(
-            f"the gain of motor {name!r} is {gain}; give a finite number other than zero [N·m/A],"
-            " or None where it is unknown"
+            f"the gain of motor {name!r} is {gain}; give a number from {LEAST_GAIN:g} to"
+            f" {MOST_GAIN:g} [N·m/A], of either sign, or None where it is unknown"
         )
     return None if gain is None else float(gain)
 

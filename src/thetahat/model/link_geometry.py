@@ -21,6 +21,7 @@ from functools import cache, lru_cache
 
 import numpy as np
 
+from thetahat.errors import MalformedInput
 from thetahat.model import parameters
 from thetahat.model.robot import Robot
 
@@ -28,6 +29,7 @@ SKIN = 0.01  # [m] around geometry: covers, screws and cables that no mesh shows
 # of the link length, around joint origins: holds the centres of mass of 98 of 100 links of 67
 # robots with geometry, without being told where they are
 REACH = 0.5
+FARTHEST = 1e6  # [m] that a link reaches from its joint
 SHORTEST = 0.05  # [m] around joint origins, at least
 DIRECTIONS = 162  # in which the outline of a cloud of points is taken
 CHUNK = 4_096  # points at a time
@@ -124,14 +126,27 @@ def link_regions(
     for body in range(len(robot.body_names)):
         cloud = _geometry(robot, body, geometry)
         if cloud is not None:
+            _require_reach(robot, body, cloud)
             out.append(enclosing_ellipsoid(cloud, SKIN, "geometry"))
             continue
         points = _joint_origins(robot, body)
         mass, com, _ = parameters.to_mass_com_inertia(robot.theta[10 * body : 10 * body + 10])
         if mass > 0.0 and not placeholder:
             points = np.vstack([points, com])
+        _require_reach(robot, body, points)
         out.append(enclosing_ellipsoid(points, pad, "joints"))
     return tuple(out)
+
+
+def _require_reach(robot: Robot, body: int, points: np.ndarray) -> None:
+    """Refuse a body that reaches farther than doubles can tell its two ends apart."""
+    reach = float(np.max(np.abs(points)))
+    if not reach <= FARTHEST:
+        raise MalformedInput(
+            f"robot {robot.name!r}: link {robot.body_names[body]!r} reaches {reach:.3g} m from its"
+            f" joint, more than {FARTHEST:g} m; correct the place or size of its geometry, its"
+            " centre of mass or its joints in the robot file"
+        )
 
 
 def link_length(robot: Robot) -> float:

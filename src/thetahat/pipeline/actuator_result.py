@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from thetahat.files import as_text, make_folder, write_atomically
+from thetahat.files import as_text, make_folder, write_atomically, written_together
 from thetahat.identification import estimate_json
 from thetahat.identification.actuators.actuator_verdict import with_actuator_verdict
 from thetahat.identification.actuators.drive_log import DriveLog
@@ -294,6 +294,7 @@ class ActuatorIdentification:
 
     # -- files -------------------------------------------------------------------------------------
 
+    @written_together()
     def save(
         self, folder: str | os.PathLike[str], *, warnings: list[str] | None = None
     ) -> tuple[Path, ...]:

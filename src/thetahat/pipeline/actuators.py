@@ -16,6 +16,7 @@ from thetahat.identification.actuators.drive_log import DriveLog
 from thetahat.identification.actuators.drive_parameters import NO_LIMIT, DriveParameters
 from thetahat.identification.actuators.drive_uncertainty import UNDETERMINED
 from thetahat.identification.actuators.identify_drives import KnownGains, identify_drives
+from thetahat.model.actuation import LEAST_GAIN, MOST_GAIN
 from thetahat.model.io.position_gains import position_gains
 from thetahat.model.lock_joints import lock
 from thetahat.model.robot import Robot
@@ -28,6 +29,7 @@ from thetahat.pipeline.actuator_result import (
 from thetahat.pipeline.dataset import LogInput, load_robot, read_logs
 from thetahat.pipeline.freed_links import LinkFreedom
 from thetahat.pipeline.settings import IdentifySettings
+from thetahat.pipeline.solvable import solvable
 
 FILES = ("actuators.json", "report.html")
 Gains = float | Sequence[float] | Mapping[str, float] | None
@@ -67,17 +69,17 @@ def actuators(
         stated_gains(kp, "--kp", model.joint_names), stated_gains(kd, "--kd", model.joint_names)
     )
     moving = moving_joints(fitted)
-    free = free or LinkFreedom()
-    links = free.links(model, known_gains=gains, moving=moving, locked=locked)
-    identified = identify_drives(
-        model,
-        fitted,
-        known=gains,
-        file_kp=_file_kp(model),
-        moving=moving,
-        stage=progress.stage,
-        links=links,
-    )
+    links = (free or LinkFreedom()).links(model, known_gains=gains, moving=moving, locked=locked)
+    with solvable(model, rows.source.logs[0]):
+        identified = identify_drives(
+            model,
+            fitted,
+            known=gains,
+            file_kp=_file_kp(model),
+            moving=moving,
+            stage=progress.stage,
+            links=links,
+        )
     progress.stage("scoring the motion")
     nominal = nominal_drives(model, identified.fit.drives)
     scores = ActuatorScores.of(
@@ -192,8 +194,11 @@ def stated_gains(given: Gains, option: str, joints: Sequence[str]) -> np.ndarray
                 f"{option} names {name!r}, which is no joint that the log measures; joints:"
                 f" {known(joints)}"
             )
-        if not (math.isfinite(value) and (value > 0.0 or (zero and value == 0.0))):
-            wanted = "of zero or above" if zero else "above zero: a drive without holds no position"
-            raise UsageError(f"{option} of {name} is {value:g}; give a finite gain {wanted}")
+        if not (LEAST_GAIN <= value <= MOST_GAIN or (zero and value == 0.0)):
+            wanted = "0, or one" if zero else "one"
+            raise UsageError(
+                f"{option} of {name} is {value:g}; give {wanted} from {LEAST_GAIN:g} to"
+                f" {MOST_GAIN:g}" + ("" if zero else ": a drive without a gain holds no position")
+            )
         out[list(joints).index(name)] = value
     return out

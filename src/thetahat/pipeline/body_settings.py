@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import NamedTuple
 
 from thetahat.pipeline.setting_error import SettingError
@@ -110,10 +109,16 @@ def pair(text: str) -> Pair:
     return Pair(first.strip(), second.strip(), mirror or None)
 
 
+def _fraction(text: str) -> float:
+    """Read a number such as 0.5 or 1/3."""
+    above, slash, below = text.partition("/")
+    return float(above) / float(below) if slash else float(above)
+
+
 def _pair(name: str, value: str | Sequence[float], what: str) -> tuple[float, float]:
     try:
         parts = value.split(",") if isinstance(value, str) else value
-        low, high = (float(Fraction(p.strip())) if isinstance(p, str) else float(p) for p in parts)
+        low, high = (_fraction(p) if isinstance(p, str) else float(p) for p in parts)
     except (TypeError, ValueError, ZeroDivisionError):
         low, high = math.nan, math.nan
     if not (math.isfinite(low) and math.isfinite(high)):

@@ -49,6 +49,7 @@ from thetahat.pipeline import body_settings
 from thetahat.pipeline.ground_audit import check_ground
 from thetahat.pipeline.logged_sensors import log_names, with_logged_sensors
 from thetahat.pipeline.settings import IdentifySettings
+from thetahat.pipeline.solvable import solvable
 
 # [kg/m³] mass over region, the median of 1,031 links of public robots
 USUAL_DENSITY = 300.0
@@ -178,9 +179,10 @@ class Dataset:
     def reference(self) -> Reference:
         """Masses and regions that the bodies are compared with: the prior's, where one is given."""
         robot = self.nominal if self.settings.prior is None else self.prior
-        reason = placeholder_reason(robot)
-        shapes = link_shapes(self.nominal)
-        regions = link_regions(robot, shapes.points, placeholder=reason is not None)
+        with solvable(robot, self.log):
+            reason = placeholder_reason(robot)
+            shapes = link_shapes(self.nominal)
+            regions = link_regions(robot, shapes.points, placeholder=reason is not None)
         return Reference(robot, regions, reason, shapes.notes)
 
     @cached_property

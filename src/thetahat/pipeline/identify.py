@@ -68,6 +68,7 @@ from thetahat.pipeline.logged_sensors import log_names
 from thetahat.pipeline.outputs import Targets, write
 from thetahat.pipeline.results import Model, Scores
 from thetahat.pipeline.settings import IdentifySettings
+from thetahat.pipeline.solvable import solvable
 from thetahat.report.trace_collector import Collector
 
 DRAWN = 200  # robots, for the report's band of torques
@@ -178,7 +179,11 @@ def identify_into(
 
 def run(dataset: Dataset, engine: Engine, progress: Progress | None = None) -> Identification:
     """Identify from a dataset, and score on rows that the fit has not seen."""
-    progress = progress or NoProgress()
+    with solvable(dataset.nominal, dataset.log):
+        return _run(dataset, engine, progress or NoProgress())
+
+
+def _run(dataset: Dataset, engine: Engine, progress: Progress) -> Identification:
     tuned = tune_dataset(dataset, engine, progress)
     dataset, tuned, rows, fold = fold_rows(dataset, engine, tuned)
     fold.counts.require_rows(dataset.nominal)

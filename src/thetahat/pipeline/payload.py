@@ -64,6 +64,7 @@ from thetahat.pipeline.payload_identification import (
 )
 from thetahat.pipeline.payload_request import NamedRun, named_runs, payload_box
 from thetahat.pipeline.settings import IdentifySettings
+from thetahat.pipeline.solvable import solvable
 
 FILES = (ANSWER, PAGE, DRIVE)  # that `save` writes
 USUAL_ERROR = 0.1  # of torques whose scale nothing confirms, as those by motor currents are off
@@ -188,7 +189,8 @@ class _Reader:
         self.progress.stage("reading the log without payload")
         log = require_torque(read_logs(self.robot, logs, self.settings, self.engine), "fit")
         dataset = Dataset(self.robot, log, None, self.settings)
-        tuned = tune_dataset(dataset, self.engine, self.progress)
+        with solvable(dataset.nominal, log):
+            tuned = tune_dataset(dataset, self.engine, self.progress)
         rows = Rows(log, tuned.settings, dataset.train_rows, dataset.joints)
         run = self._fold(rows, tuned.robot, None)
         information = run.information

@@ -118,8 +118,8 @@ class Digest:
         return self._hash.hexdigest()
 
     def close(self) -> None:
-        """End the thread."""
-        self._pool.shutdown()
+        """Let the thread end, once it is through with what it has."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 def file_digest(path: Path, stop: Event) -> str:

@@ -10,7 +10,7 @@ from thetahat.errors import UsageError
 from thetahat.export.codegen.c_sources import RobotCode
 from thetahat.export.codegen.code_files import code_files
 from thetahat.export.simulator_model import read_simulator_model
-from thetahat.files import make_folder, require_folder, write_atomically
+from thetahat.files import make_folder, require_folder, write_atomically, written_together
 from thetahat.identification.verdict_reason import Data
 from thetahat.model.io.load import load
 from thetahat.model.io.save import with_drive_file
@@ -55,8 +55,9 @@ def write_code(source: str, folder: Path, settings: CodegenSettings | None = Non
     files = code_files(code)
     require_folder(folder, [folder / name for name in files], [source])
     make_folder(folder)
-    for name, text in files.items():
-        write_atomically(folder / name, text)
+    with written_together():
+        for name, text in files.items():
+            write_atomically(folder / name, text)
     return {
         "schema": SCHEMA,
         "robot": robot.name,

@@ -271,9 +271,9 @@ def _turned_mounting(poses: StandingPoses, gravity: np.ndarray) -> tuple[float, 
     gain = np.linalg.lstsq(weight, force, rcond=1e-6)[0].T
     if np.linalg.matrix_rank(weight, tol=FAR * np.linalg.norm(weight)) < 3:
         return (-1.0 if np.trace(gain) < 0.0 else 1.0), np.zeros(3)
-    sign = -1.0 if np.linalg.det(gain) < 0.0 else 1.0
-    u, _, vt = np.linalg.svd(sign * gain)
-    turned = Rotation.from_matrix(u @ vt)
+    u, _, vt = np.linalg.svd(gain)
+    sign = -1.0 if np.linalg.det(u @ vt) < 0.0 else 1.0  # of ±1: that of gain may overflow
+    turned = Rotation.from_matrix(sign * (u @ vt))
     return sign, (-turned.as_rotvec() if turned.magnitude() > FAR else np.zeros(3))
 
 

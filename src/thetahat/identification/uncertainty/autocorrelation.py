@@ -311,7 +311,8 @@ def _middle(
             (EXACT * information.torque_norms()[part.joint]) ** 2 / information.rows[part.joint]
             for part in parts
         ]
-        models = list(pool.map(fit, sums, floors, [variance / part.weight**2 for part in parts]))
+        variances = [variance / part.weight**2 for part in parts]
+        models = list(pool.map(fit, sums, floors, variances, timeout=batch.LONGEST_WAIT))
     shares = lag_products(information, samples, parts, [model.c for model in models])
     model = _noise_model(information, x_base, list(zip(parts, models, shares, strict=True)), period)
     slow = [
@@ -478,7 +479,7 @@ def _lag_sums(
                 if block.windows is None:
                     omitted[v] = _omitted(omitted.get(v), speeds, block, v, (z, left))
 
-        list(pool.map(add, parts, held))
+        list(pool.map(add, parts, held, timeout=batch.LONGEST_WAIT))
         used += counts.sum(axis=0)
         length = len(block) if block.first else length + len(block)
         longest, count, period = max(longest, length), count + 1, block.period

@@ -102,7 +102,8 @@ def lag_products(
                     for own in spans
                 ]
                 columns = (parts[k].columns.T for k in coloured)
-                list(pool.map(LagProduct.add_rows, work, columns, mine, repeat(block.first)))
+                given = work, columns, mine, repeat(block.first)
+                list(pool.map(LagProduct.add_rows, *given, timeout=batch.LONGEST_WAIT))
         for k, one in zip(coloured, work, strict=True):
             shares[k] = one.symmetric
     return shares

@@ -252,7 +252,7 @@ class _Walk:
         """Do the work on a part of so many chains per core, each with scratch of its own."""
         edges = np.linspace(0, count, batch.CORES + 1).astype(int)
         parts = [slice(begin, stop) for begin, stop in itertools.pairwise(edges)]
-        list(self._pool.map(work, parts, self._scratch))
+        list(self._pool.map(work, parts, self._scratch, timeout=batch.LONGEST_WAIT))
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ from thetahat.model.lock_joints import kept_positions
 from thetahat.model.robot import Robot
 
 LARGEST_MAP = 1_000_000  # bytes
+LEAST, MOST = 1e-9, 1e9  # of an entry that is not zero, a gear's ratio
 
 
 def with_map(robot: Robot, path: Path, *, whole: Robot, locked: Iterable[str]) -> Robot:
@@ -56,6 +57,12 @@ def actuation_map(path: Path) -> tuple[np.ndarray, tuple[str, ...] | None]:
                 f"--actuation {path.name}, line {at}: {','.join(row)!r} is not {width} finite"
                 " numbers; write a row per joint"
             )
+        for cell in row:
+            if float(cell) and not LEAST <= abs(float(cell)) <= MOST:
+                raise MalformedInput(
+                    f"--actuation {path.name}, line {at}: {cell} is no ratio of a gear; give 0 or"
+                    f" a factor from {LEAST:g} to {MOST:g}"
+                )
     if not rows:
         raise MalformedInput(
             f"--actuation {path.name} holds no numbers; write a row per joint, a column per motor"

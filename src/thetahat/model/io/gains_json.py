@@ -16,6 +16,7 @@ from pathlib import Path
 from thetahat.errors import MalformedInput, is_number
 from thetahat.files import as_text
 from thetahat.json_document import read_document
+from thetahat.model.actuation import LEAST_GAIN, MOST_GAIN
 from thetahat.model.io.drive_json import SCHEMA
 from thetahat.model.robot import Robot
 
@@ -51,8 +52,11 @@ def _gain(path: Path, joint: str, gain: float | None, std: float | None) -> Driv
     for value in (gain, std):
         if value is not None and not is_number(value):
             raise MalformedInput(f"{path}: the gain of {joint} is {value!r}; give finite numbers")
-    if gain is not None and gain == 0.0:
-        raise MalformedInput(f"{path}: the gain of {joint} is 0; give a number other than zero")
+    if gain is not None and not LEAST_GAIN <= abs(gain) <= MOST_GAIN:
+        raise MalformedInput(
+            f"{path}: the gain of {joint} is {gain:g}; give a number from {LEAST_GAIN:g} to"
+            f" {MOST_GAIN:g}, of either sign"
+        )
     return DriveGain(str(joint), gain, std)
 
 

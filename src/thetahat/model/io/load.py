@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from thetahat.commit_record import finish_interrupted
 from thetahat.errors import MalformedInput, UsageError
 from thetahat.model.io.urdf import read_urdf
 from thetahat.model.io.xml_reader import label, read_xml, shown
@@ -41,6 +42,7 @@ def load(
     """
     if not isinstance(path, str | os.PathLike):
         raise UsageError(f"path is {shown(repr(path))}; give the path of a URDF or MJCF file")
+    finish_interrupted(Path(path).parent)
     document = read_xml(Path(path))
     match document.root.tag:
         case "robot":

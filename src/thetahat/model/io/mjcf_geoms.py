@@ -16,7 +16,7 @@ import numpy as np
 from thetahat.errors import MalformedInput
 from thetahat.model.io.mesh_folder import LinkShapes, MeshFolder
 from thetahat.model.io.mjcf import MujocoModel, body_names, load_mujoco, rotation_of
-from thetahat.model.io.mjcf_elements import class_defaults
+from thetahat.model.io.mjcf_elements import check_numbers, class_defaults
 from thetahat.model.io.mjcf_includes import Folder, serialise
 from thetahat.model.io.primitives import PRIMITIVES
 from thetahat.model.io.xml_reader import Document, Element, vector
@@ -70,6 +70,8 @@ def placed_geoms(document: Document, folder: MeshFolder) -> list[Geom]:
     mujoco = load_mujoco(document)
     source = Folder.of(document)
     model = _Geoms(source.inlined(document, source.start))
+    for element in model.root.iter():
+        check_numbers(element)  # MuJoCo warns in a file of its own, in the working folder
     text, _ = serialise(model.root)
     try:
         compiled = mujoco.MjModel.from_xml_string(text)
