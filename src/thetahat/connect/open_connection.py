@@ -39,6 +39,12 @@ def _ros2(place: str) -> Link:
     return Ros2Address.parse(place)
 
 
+def _ur(place: str) -> Link:
+    from thetahat.connect.ur import UrAddress
+
+    return UrAddress.parse(place)
+
+
 @dataclass(frozen=True)
 class Kind:
     """A kind of connection."""
@@ -50,6 +56,7 @@ class Kind:
 KINDS = {
     "sim": Kind("sim[:SOCKET]", _sim),
     "ros2": Kind("ros2[:STATES][,KIND=TOPIC]", _ros2),
+    "ur": Kind("ur:HOST[,constants=K/…]", _ur),
 }
 FORMS = ", ".join(kind.form for kind in KINDS.values())
 
