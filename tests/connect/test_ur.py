@@ -37,7 +37,7 @@ def test_a_controller_passes_the_kit(commands: bool) -> None:
 READER = """
 import json, sys, time
 import rtde_receive
-names = ["timestamp", "actual_q", "actual_qd", "actual_current", "robot_mode"]
+names = ["timestamp", "actual_q", "actual_qd", "actual_current", "robot_mode", "runtime_state"]
 robot = rtde_receive.RTDEReceiveInterface("127.0.0.1", 125.0, names, False, False)
 first = robot.getTimestamp()
 time.sleep(0.1)
@@ -210,7 +210,14 @@ def test_addresses() -> None:
     assert UrAddress.parse("h,port=5,program=6,constants=1/2/3/4/5/6") == UrAddress(
         "h", 5, 6, (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
     )
-    for text in ("", "h,port=x", "h,constants=1/2", "h,wish=1", "h,constants=0/1/1/1/1/1", "h,port=0"):
+    for text in (
+        "",
+        "h,port=x",
+        "h,constants=1/2",
+        "h,wish=1",
+        "h,constants=0/1/1/1/1/1",
+        "h,port=0",
+    ):
         with pytest.raises(UsageError, match=r"give ur:HOST"):
             UrAddress.parse(text)
     with pytest.raises(UsageError, match="has 6 joints"):

@@ -98,9 +98,9 @@ class FakeUr:
                 size = struct.unpack(">H", data[:2])[0]
                 kind, payload, data = chr(data[2]), data[3:size], data[size:]
                 if kind == "O":
-                    outputs = payload[8:].decode().split(",")
+                    outputs = self._names(payload[8:])
                 elif kind == "I":
-                    inputs = payload.decode().split(",")
+                    inputs = self._names(payload)
                 elif kind == "U":
                     self._set(inputs, payload)
                     continue
@@ -123,7 +123,7 @@ class FakeUr:
             case "v":
                 send(struct.pack(">4I", 5, 23, 0, 1))
             case "O" | "I":
-                names = (payload[8:] if kind == "O" else payload).decode().split(",")
+                names = self._names(payload[8:] if kind == "O" else payload)
                 words = [self._word(name) for name in names]
                 if self.kind == "fewer":
                     words = words[:-1]
@@ -134,6 +134,10 @@ class FakeUr:
                 if self.kind == "message":  # as controllers send them, between packets
                     text = b"\x05hello\x04here\x01"
                     client.sendall(struct.pack(">HB", 3 + len(text), ord("M")) + text)
+
+    @staticmethod
+    def _names(payload: bytes) -> list[str]:
+        return [name for name in payload.decode().split(",") if name]  # some clients end by a comma
 
     def _word(self, name: str) -> str:
         if name in self.without or name not in RTDE_TYPES:

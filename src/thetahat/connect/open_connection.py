@@ -45,6 +45,12 @@ def _ur(place: str) -> Link:
     return UrAddress.parse(place)
 
 
+def _unitree(place: str) -> Link:
+    from thetahat.connect.unitree import UnitreeAddress
+
+    return UnitreeAddress.parse(place)
+
+
 @dataclass(frozen=True)
 class Kind:
     """A kind of connection."""
@@ -57,6 +63,7 @@ KINDS = {
     "sim": Kind("sim[:SOCKET]", _sim),
     "ros2": Kind("ros2[:STATES][,KIND=TOPIC]", _ros2),
     "ur": Kind("ur:HOST[,constants=K/…]", _ur),
+    "unitree": Kind("unitree:ROBOT[,kp=X][,kd=X]", _unitree),
 }
 FORMS = ", ".join(kind.form for kind in KINDS.values())
 
