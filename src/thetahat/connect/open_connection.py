@@ -51,6 +51,12 @@ def _unitree(place: str) -> Link:
     return UnitreeAddress.parse(place)
 
 
+def _franka(place: str) -> Link:
+    from thetahat.connect.franka import FrankaAddress
+
+    return FrankaAddress.parse(place)
+
+
 @dataclass(frozen=True)
 class Kind:
     """A kind of connection."""
@@ -64,6 +70,7 @@ KINDS = {
     "ros2": Kind("ros2[:STATES][,KIND=TOPIC]", _ros2),
     "ur": Kind("ur:HOST[,constants=K/…]", _ur),
     "unitree": Kind("unitree:ROBOT[,kp=X][,kd=X]", _unitree),
+    "franka": Kind("franka:HOST", _franka),
 }
 FORMS = ", ".join(kind.form for kind in KINDS.values())
 
