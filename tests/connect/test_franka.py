@@ -79,14 +79,17 @@ def test_torques_are_sent_without_gravity_and_the_arm_is_held_when_they_stop(arm
 )
 @pytest.mark.parametrize("commands", ["", "position"])
 def test_an_arm_that_breaks_ends_in_a_sentence(arm: Arm, words: str, commands: str) -> None:
-    begin = time.monotonic()
-    with closing(connected(commands)) as connection, pytest.raises(RefusedForSafety, match=words):
+    def follow(connection: FrankaConnection) -> None:
         while time.monotonic() - begin < 10.0:
             state = connection.read()
             assert state is None or state.is_valid(7)
             if commands and state is not None:
                 connection.write(state.q)
             time.sleep(1e-3)
+
+    begin = time.monotonic()
+    with closing(connected(commands)) as connection, pytest.raises(RefusedForSafety, match=words):
+        follow(connection)
     count = len(arm.sent)
     time.sleep(0.05)
     assert len(arm.sent) == count, "nothing is commanded after it"

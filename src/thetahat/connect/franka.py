@@ -232,9 +232,9 @@ class _Law:
                 self.target = self.target + (self.wanted - self.target) * (CYCLE / SMOOTH)
             tau = STIFFNESS * (self.target - q) - DAMPING * dq
             tau = tau + np.array(self.model.coriolis(state))
-        tau = np.clip(np.clip(tau, -LIMITS, LIMITS), self.last - STEP, self.last + STEP)
-        self.last = tau
-        return tau
+        within = np.clip(tau, -LIMITS, LIMITS)
+        self.last = np.clip(within, self.last - STEP, self.last + STEP)
+        return self.last
 
 
 def _line(error: BaseException) -> str:
