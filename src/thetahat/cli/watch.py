@@ -10,6 +10,7 @@ import threading
 import webbrowser
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -65,6 +66,33 @@ class PageOptions:
         None,
         "FILE",
     )
+    foxglove: bool = setting(
+        "Also serve the run to Foxglove, on loopback, at the page's port + 1 (extra foxglove).",
+        False,
+        flags="--foxglove",
+    )
+    mcap: str | None = setting(
+        "Also write the run as MCAP, for Foxglove and PlotJuggler (extra foxglove).", None, "FILE"
+    )
+
+    def attach(self, session: Session) -> None:
+        """Show the run to Foxglove as well, where it is asked for."""
+        if not (self.foxglove or self.mcap):
+            return
+        from thetahat.live.foxglove_feed import FoxgloveFeed
+
+        shared = session.shared
+        session.publisher.feed = feed = FoxgloveFeed(
+            shared.info,
+            round(shared.started.timestamp() * 1e9),
+            port=(self.port and self.port + 1) if self.foxglove else None,
+            file=None if self.mcap is None else self._mcap_file(),
+        )
+        if feed.address is not None:
+            say(f"Foxglove: open connection, {feed.address}")
+
+    def _mcap_file(self) -> Path:
+        return arguments.table_file(self.mcap or "", "--mcap", keep=[], kinds=(".mcap",))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,6 +257,7 @@ def _serve(begin: Callable[[], Session], page: PageOptions, *, json: bool, quiet
         with collect_warnings(quiet=quiet), Progress(quiet=quiet) as progress:
             progress.stage("preparing")
             session = begin()
+            page.attach(session)
         over = threading.Event()
         before = {
             each: signal.signal(each, lambda *_: over.set())
@@ -269,6 +298,7 @@ def watched(run: ControlRun, page: PageOptions) -> ControlResult:
     try:
         source = Controlled(run)
         session = Session(source)
+        page.attach(session)
         server = Server(session, token=secret, host=page.host, bound=bound)
         with server, session:
             say(f"live page: {server.address}")

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from thetahat.connect.connection import RobotState, checked_command, near_comman
 from thetahat.errors import MissingExtra, RefusedForSafety, UsageError, known
 
 if TYPE_CHECKING:
+    from pylibfranka import Model
+    from pylibfranka import RobotState as ArmState
+
     from thetahat.connect.sim_server import SimulationSetup
 
 JOINTS = 7
@@ -129,7 +132,7 @@ class FrankaConnection:
 
     # -- the thread --------------------------------------------------------------------------------
 
-    def _run(self, loop: Any) -> None:
+    def _run(self, loop: Callable[[], None]) -> None:
         try:
             loop()
         except (RuntimeError, TypeError, ValueError) as error:  # of the library, or of its values
@@ -160,7 +163,7 @@ class FrankaConnection:
             if torques.motion_finished:
                 return
 
-    def _take(self, state: Any) -> None:
+    def _take(self, state: ArmState) -> None:
         """Keep a sample; what cannot be believed ends the motion."""
         q, dq, tau = (np.array(each, dtype=float) for each in (state.q, state.dq, state.tau_J))
         stopped = f"the arm reports {state.current_errors}" if state.current_errors else ""
@@ -203,7 +206,7 @@ class FrankaConnection:
 class _Law:
     """Torques of every cycle, without gravity, as the arm takes them."""
 
-    def __init__(self, mode: str, model: Any) -> None:
+    def __init__(self, mode: str, model: Model | None) -> None:
         self.mode, self.model = mode, model
         self.wanted: np.ndarray | None = None  # torques or positions; None: stay
         self.target: np.ndarray | None = None  # position that springs pull to
@@ -218,8 +221,9 @@ class _Law:
         """Hold the arm where it is."""
         self.wanted = self.target = None
 
-    def torques(self, state: Any) -> np.ndarray:
+    def torques(self, state: ArmState) -> np.ndarray:
         """Those of this cycle."""
+        assert self.model is not None
         q, dq = np.array(state.q), np.array(state.dq)
         silent = time.monotonic() - self.at > WATCHDOG
         if self.mode == "torque" and self.wanted is not None and not silent:

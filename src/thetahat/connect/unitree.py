@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from thetahat.connect.ros2 import Domain, load_dds, ros_domain, wire_name
 from thetahat.errors import RefusedForSafety, UsageError, known
 
 if TYPE_CHECKING:
+    from cyclonedds.idl import IdlStruct
     from cyclonedds.pub import DataWriter
 
     from thetahat.connect.sim_server import SimulationSetup
@@ -214,7 +215,7 @@ class UnitreeConnection:
         heard = [each for each in self._reader.take(N=1) if hasattr(each, "motor_state")]
         return self._decoded(heard[-1]) if heard else None
 
-    def _decoded(self, message: Any) -> RobotState | None:
+    def _decoded(self, message: IdlStruct) -> RobotState | None:
         """A message as a sample; None where it cannot be believed, or is old."""
         motors = [message.motor_state[k] for k in self._order]
         q, dq, tau = (
@@ -250,7 +251,7 @@ class UnitreeConnection:
         message.crc = self._messages.checksum(message)
         self._writer.write(message)
 
-    def _message(self, values: np.ndarray, mode: str) -> Any:
+    def _message(self, values: np.ndarray, mode: str) -> IdlStruct:
         """A command; "damping": no torque but what resists motion. Other motors stay disabled."""
         if self._hg:
             message = self._messages.HgLowCmd(mode_pr=0, mode_machine=self._machine)

@@ -4,218 +4,203 @@
 Needs the extra `ros2`; import it where it is needed.
 """
 
-# annotations are read when the classes are made, so they are not postponed here
+from __future__ import annotations
+
 import struct
+import types
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import Any
 
 from cyclonedds.idl import IdlStruct
 from cyclonedds.idl.types import array, float32, int16, int32, uint8, uint16, uint32
 
 GO_MOTORS, HG_MOTORS = 20, 35  # slots, whatever the robot has
+Kind = type | tuple[type, int]  # of a field: one value, or so many
 
 
-def _zeros(count: int) -> list[int]:
-    return [0] * count
+def _message(package: str, name: str, **kinds: Kind) -> type[IdlStruct]:
+    """A message; its fields are zero where nothing else is given."""
+
+    def fill(space: dict[str, object]) -> None:
+        space["__annotations__"] = {
+            each: array[kind] if isinstance(kind, tuple) else kind for each, kind in kinds.items()
+        }
+        space |= {each: field(default_factory=partial(_zero, kind)) for each, kind in kinds.items()}
+
+    wire = f"{package}::msg::dds_::{name}_"
+    made = types.new_class(name, (IdlStruct,), {"typename": wire}, fill)
+    made.__module__ = __name__
+    return dataclass(made)
 
 
-def _several(kind: type, count: int) -> list[Any]:
-    return [kind() for _ in range(count)]
+def _zero(kind: Kind) -> object:
+    if isinstance(kind, tuple):
+        return [_zero(kind[0]) for _ in range(kind[1])]
+    return kind() if isinstance(kind, type) and issubclass(kind, IdlStruct) else 0
 
 
-@dataclass
-class GoImuState(IdlStruct, typename="unitree_go::msg::dds_::IMUState_"):
-    """unitree_go/IMUState."""
-
-    quaternion: array[float32, 4] = field(default_factory=partial(_zeros, 4))
-    gyroscope: array[float32, 3] = field(default_factory=partial(_zeros, 3))
-    accelerometer: array[float32, 3] = field(default_factory=partial(_zeros, 3))
-    rpy: array[float32, 3] = field(default_factory=partial(_zeros, 3))
-    temperature: uint8 = 0
-
-
-@dataclass
-class GoMotorState(IdlStruct, typename="unitree_go::msg::dds_::MotorState_"):
-    """unitree_go/MotorState."""
-
-    mode: uint8 = 0
-    q: float32 = 0.0
-    dq: float32 = 0.0
-    ddq: float32 = 0.0
-    tau_est: float32 = 0.0
-    q_raw: float32 = 0.0
-    dq_raw: float32 = 0.0
-    ddq_raw: float32 = 0.0
-    temperature: uint8 = 0
-    lost: uint32 = 0
-    reserve: array[uint32, 2] = field(default_factory=partial(_zeros, 2))
-
-
-@dataclass
-class GoBmsState(IdlStruct, typename="unitree_go::msg::dds_::BmsState_"):
-    """unitree_go/BmsState."""
-
-    version_high: uint8 = 0
-    version_low: uint8 = 0
-    status: uint8 = 0
-    soc: uint8 = 0
-    current: int32 = 0
-    cycle: uint16 = 0
-    bq_ntc: array[uint8, 2] = field(default_factory=partial(_zeros, 2))
-    mcu_ntc: array[uint8, 2] = field(default_factory=partial(_zeros, 2))
-    cell_vol: array[uint16, 15] = field(default_factory=partial(_zeros, 15))
-
-
-@dataclass
-class GoLowState(IdlStruct, typename="unitree_go::msg::dds_::LowState_"):
-    """unitree_go/LowState."""
-
-    head: array[uint8, 2] = field(default_factory=partial(_zeros, 2))
-    level_flag: uint8 = 0
-    frame_reserve: uint8 = 0
-    sn: array[uint32, 2] = field(default_factory=partial(_zeros, 2))
-    version: array[uint32, 2] = field(default_factory=partial(_zeros, 2))
-    bandwidth: uint16 = 0
-    imu_state: GoImuState = field(default_factory=GoImuState)
-    motor_state: array[GoMotorState, GO_MOTORS] = field(
-        default_factory=partial(_several, GoMotorState, GO_MOTORS)
-    )
-    bms_state: GoBmsState = field(default_factory=GoBmsState)
-    foot_force: array[int16, 4] = field(default_factory=partial(_zeros, 4))
-    foot_force_est: array[int16, 4] = field(default_factory=partial(_zeros, 4))
-    tick: uint32 = 0
-    wireless_remote: array[uint8, 40] = field(default_factory=partial(_zeros, 40))
-    bit_flag: uint8 = 0
-    adc_reel: float32 = 0.0
-    temperature_ntc1: uint8 = 0
-    temperature_ntc2: uint8 = 0
-    power_v: float32 = 0.0
-    power_a: float32 = 0.0
-    fan_frequency: array[uint16, 4] = field(default_factory=partial(_zeros, 4))
-    reserve: uint32 = 0
-    crc: uint32 = 0
-
-
-@dataclass
-class GoMotorCmd(IdlStruct, typename="unitree_go::msg::dds_::MotorCmd_"):
-    """unitree_go/MotorCmd."""
-
-    mode: uint8 = 0
-    q: float32 = 0.0
-    dq: float32 = 0.0
-    tau: float32 = 0.0
-    kp: float32 = 0.0
-    kd: float32 = 0.0
-    reserve: array[uint32, 3] = field(default_factory=partial(_zeros, 3))
-
-
-@dataclass
-class GoBmsCmd(IdlStruct, typename="unitree_go::msg::dds_::BmsCmd_"):
-    """unitree_go/BmsCmd."""
-
-    off: uint8 = 0
-    reserve: array[uint8, 3] = field(default_factory=partial(_zeros, 3))
-
-
-@dataclass
-class GoLowCmd(IdlStruct, typename="unitree_go::msg::dds_::LowCmd_"):
-    """unitree_go/LowCmd."""
-
-    head: array[uint8, 2] = field(default_factory=partial(_zeros, 2))
-    level_flag: uint8 = 0
-    frame_reserve: uint8 = 0
-    sn: array[uint32, 2] = field(default_factory=partial(_zeros, 2))
-    version: array[uint32, 2] = field(default_factory=partial(_zeros, 2))
-    bandwidth: uint16 = 0
-    motor_cmd: array[GoMotorCmd, GO_MOTORS] = field(
-        default_factory=partial(_several, GoMotorCmd, GO_MOTORS)
-    )
-    bms_cmd: GoBmsCmd = field(default_factory=GoBmsCmd)
-    wireless_remote: array[uint8, 40] = field(default_factory=partial(_zeros, 40))
-    led: array[uint8, 12] = field(default_factory=partial(_zeros, 12))
-    fan: array[uint8, 2] = field(default_factory=partial(_zeros, 2))
-    gpio: uint8 = 0
-    reserve: uint32 = 0
-    crc: uint32 = 0
-
-
-@dataclass
-class HgImuState(IdlStruct, typename="unitree_hg::msg::dds_::IMUState_"):
-    """unitree_hg/IMUState."""
-
-    quaternion: array[float32, 4] = field(default_factory=partial(_zeros, 4))
-    gyroscope: array[float32, 3] = field(default_factory=partial(_zeros, 3))
-    accelerometer: array[float32, 3] = field(default_factory=partial(_zeros, 3))
-    rpy: array[float32, 3] = field(default_factory=partial(_zeros, 3))
-    temperature: int16 = 0
-
-
-@dataclass
-class HgMotorState(IdlStruct, typename="unitree_hg::msg::dds_::MotorState_"):
-    """unitree_hg/MotorState."""
-
-    mode: uint8 = 0
-    q: float32 = 0.0
-    dq: float32 = 0.0
-    ddq: float32 = 0.0
-    tau_est: float32 = 0.0
-    temperature: array[int16, 2] = field(default_factory=partial(_zeros, 2))
-    vol: float32 = 0.0
-    sensor: array[uint32, 2] = field(default_factory=partial(_zeros, 2))
-    motorstate: uint32 = 0
-    reserve: array[uint32, 4] = field(default_factory=partial(_zeros, 4))
-
-
-@dataclass
-class HgLowState(IdlStruct, typename="unitree_hg::msg::dds_::LowState_"):
-    """unitree_hg/LowState."""
-
-    version: array[uint32, 2] = field(default_factory=partial(_zeros, 2))
-    mode_pr: uint8 = 0
-    mode_machine: uint8 = 0
-    tick: uint32 = 0
-    imu_state: HgImuState = field(default_factory=HgImuState)
-    motor_state: array[HgMotorState, HG_MOTORS] = field(
-        default_factory=partial(_several, HgMotorState, HG_MOTORS)
-    )
-    wireless_remote: array[uint8, 40] = field(default_factory=partial(_zeros, 40))
-    reserve: array[uint32, 4] = field(default_factory=partial(_zeros, 4))
-    crc: uint32 = 0
-
-
-@dataclass
-class HgMotorCmd(IdlStruct, typename="unitree_hg::msg::dds_::MotorCmd_"):
-    """unitree_hg/MotorCmd."""
-
-    mode: uint8 = 0
-    q: float32 = 0.0
-    dq: float32 = 0.0
-    tau: float32 = 0.0
-    kp: float32 = 0.0
-    kd: float32 = 0.0
-    reserve: uint32 = 0
-
-
-@dataclass
-class HgLowCmd(IdlStruct, typename="unitree_hg::msg::dds_::LowCmd_"):
-    """unitree_hg/LowCmd."""
-
-    mode_pr: uint8 = 0
-    mode_machine: uint8 = 0
-    motor_cmd: array[HgMotorCmd, HG_MOTORS] = field(
-        default_factory=partial(_several, HgMotorCmd, HG_MOTORS)
-    )
-    reserve: array[uint32, 4] = field(default_factory=partial(_zeros, 4))
-    crc: uint32 = 0
+GoImuState = _message(
+    "unitree_go",
+    "IMUState",
+    quaternion=(float32, 4),
+    gyroscope=(float32, 3),
+    accelerometer=(float32, 3),
+    rpy=(float32, 3),
+    temperature=uint8,
+)
+GoMotorState = _message(
+    "unitree_go",
+    "MotorState",
+    mode=uint8,
+    q=float32,
+    dq=float32,
+    ddq=float32,
+    tau_est=float32,
+    q_raw=float32,
+    dq_raw=float32,
+    ddq_raw=float32,
+    temperature=uint8,
+    lost=uint32,
+    reserve=(uint32, 2),
+)
+GoBmsState = _message(
+    "unitree_go",
+    "BmsState",
+    version_high=uint8,
+    version_low=uint8,
+    status=uint8,
+    soc=uint8,
+    current=int32,
+    cycle=uint16,
+    bq_ntc=(uint8, 2),
+    mcu_ntc=(uint8, 2),
+    cell_vol=(uint16, 15),
+)
+GoLowState = _message(
+    "unitree_go",
+    "LowState",
+    head=(uint8, 2),
+    level_flag=uint8,
+    frame_reserve=uint8,
+    sn=(uint32, 2),
+    version=(uint32, 2),
+    bandwidth=uint16,
+    imu_state=GoImuState,
+    motor_state=(GoMotorState, GO_MOTORS),
+    bms_state=GoBmsState,
+    foot_force=(int16, 4),
+    foot_force_est=(int16, 4),
+    tick=uint32,
+    wireless_remote=(uint8, 40),
+    bit_flag=uint8,
+    adc_reel=float32,
+    temperature_ntc1=uint8,
+    temperature_ntc2=uint8,
+    power_v=float32,
+    power_a=float32,
+    fan_frequency=(uint16, 4),
+    reserve=uint32,
+    crc=uint32,
+)
+GoMotorCmd = _message(
+    "unitree_go",
+    "MotorCmd",
+    mode=uint8,
+    q=float32,
+    dq=float32,
+    tau=float32,
+    kp=float32,
+    kd=float32,
+    reserve=(uint32, 3),
+)
+GoBmsCmd = _message(
+    "unitree_go",
+    "BmsCmd",
+    off=uint8,
+    reserve=(uint8, 3),
+)
+GoLowCmd = _message(
+    "unitree_go",
+    "LowCmd",
+    head=(uint8, 2),
+    level_flag=uint8,
+    frame_reserve=uint8,
+    sn=(uint32, 2),
+    version=(uint32, 2),
+    bandwidth=uint16,
+    motor_cmd=(GoMotorCmd, GO_MOTORS),
+    bms_cmd=GoBmsCmd,
+    wireless_remote=(uint8, 40),
+    led=(uint8, 12),
+    fan=(uint8, 2),
+    gpio=uint8,
+    reserve=uint32,
+    crc=uint32,
+)
+HgImuState = _message(
+    "unitree_hg",
+    "IMUState",
+    quaternion=(float32, 4),
+    gyroscope=(float32, 3),
+    accelerometer=(float32, 3),
+    rpy=(float32, 3),
+    temperature=int16,
+)
+HgMotorState = _message(
+    "unitree_hg",
+    "MotorState",
+    mode=uint8,
+    q=float32,
+    dq=float32,
+    ddq=float32,
+    tau_est=float32,
+    temperature=(int16, 2),
+    vol=float32,
+    sensor=(uint32, 2),
+    motorstate=uint32,
+    reserve=(uint32, 4),
+)
+HgLowState = _message(
+    "unitree_hg",
+    "LowState",
+    version=(uint32, 2),
+    mode_pr=uint8,
+    mode_machine=uint8,
+    tick=uint32,
+    imu_state=HgImuState,
+    motor_state=(HgMotorState, HG_MOTORS),
+    wireless_remote=(uint8, 40),
+    reserve=(uint32, 4),
+    crc=uint32,
+)
+HgMotorCmd = _message(
+    "unitree_hg",
+    "MotorCmd",
+    mode=uint8,
+    q=float32,
+    dq=float32,
+    tau=float32,
+    kp=float32,
+    kd=float32,
+    reserve=uint32,
+)
+HgLowCmd = _message(
+    "unitree_hg",
+    "LowCmd",
+    mode_pr=uint8,
+    mode_machine=uint8,
+    motor_cmd=(HgMotorCmd, HG_MOTORS),
+    reserve=(uint32, 4),
+    crc=uint32,
+)
 
 
 # -- checksum --------------------------------------------------------------------------------------
 
 # fields as a C compiler lays them out, which is what the checksum is taken of
-LAYOUT = {
+LAYOUT: Mapping[type[IdlStruct], str] = {
     GoLowCmd: "4B4IH" + GO_MOTORS * "0IB5f3I" + "59B2I",
     HgLowCmd: "2B" + HG_MOTORS * "0IB5fI" + "5I",
 }
@@ -228,7 +213,7 @@ def crc32_mpeg2(data: bytes) -> int:
     return int(f"{reflected:032b}"[::-1], 2)
 
 
-def checksum(command: GoLowCmd | HgLowCmd) -> int:
+def checksum(command: IdlStruct) -> int:
     """What `crc` of a command must be: of its 32-bit words but the last one."""
     raw = struct.pack(LAYOUT[type(command)], *_numbers(command))
     return crc32_mpeg2(
@@ -236,7 +221,7 @@ def checksum(command: GoLowCmd | HgLowCmd) -> int:
     )
 
 
-def _numbers(value: Any) -> Iterator[float]:
+def _numbers(value: object) -> Iterator[float]:
     """Every number of a message, in order."""
     if isinstance(value, IdlStruct):
         for each in fields(value):
@@ -244,5 +229,5 @@ def _numbers(value: Any) -> Iterator[float]:
     elif isinstance(value, (list, tuple)):
         for each in value:
             yield from _numbers(each)
-    else:
+    elif isinstance(value, (int, float)):
         yield value
