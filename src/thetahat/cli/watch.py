@@ -89,7 +89,7 @@ class PageOptions:
             file=None if self.mcap is None else self._mcap_file(),
         )
         if feed.address is not None:
-            say(f"Foxglove: open connection, {feed.address}")
+            say(f"in Foxglove, open the connection {feed.address}")
 
     def _mcap_file(self) -> Path:
         return arguments.table_file(self.mcap or "", "--mcap", keep=[], kinds=(".mcap",))
