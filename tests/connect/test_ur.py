@@ -8,16 +8,23 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from data_paths import example_robot
 from fake_ur import FakeUr
 
 from thetahat.connect import rtde_protocol as rtde
 from thetahat.connect.connection_kit import check_connection, newest
+from thetahat.connect.record_run import RecordRun, RecordSettings
+from thetahat.connect.screening import Screen
 from thetahat.connect.ur import UrAddress, UrConnection
+from thetahat.data.log import read_log
 from thetahat.errors import MalformedInput, RefusedForSafety, ThetahatError, UsageError
+from thetahat.excite.trajectories import Moves
+from thetahat.model.io.load import load
 
 JOINTS = ("pan", "lift", "elbow", "wrist_1", "wrist_2", "wrist_3")
 
@@ -224,3 +231,26 @@ def test_addresses() -> None:
         UrConnection(JOINTS[:4], UrAddress("127.0.0.1"))
     with pytest.raises(UsageError, match="no controller answers"):
         UrConnection(JOINTS, UrAddress("127.0.0.1", 1), patience=1.0)
+
+
+def test_a_motion_is_played_and_recorded(tmp_path: Path) -> None:
+    robot = load(example_robot("ur5"))
+    begin = np.array([0.3, -1.2, 1.0, -0.5, 0.4, 0.2])
+    points = begin + 0.15 * np.array([np.zeros(6), np.ones(6), np.zeros(6)])
+    motion = Moves(robot.joint_names, points, np.full(2, 0.6), 0.0).sampled(125.0)
+    log = tmp_path / "log.csv"
+    settings = RecordSettings(rate=125.0, warm_up=0.0)
+    with FakeUr() as fake:
+        fake.q = begin + 0.05
+        address = UrAddress("127.0.0.1", fake.port, fake.program_port)
+        connection = UrConnection(robot.joint_names, address, commands=True)
+        screen = Screen.of(robot, floor=None)
+        recording = RecordRun(robot, connection, motion, screen, log, settings).run()
+        assert recording.complete, recording.ended
+        assert np.max(np.abs(fake.q - begin)) < 1e-3, "it is where the motion ends"
+        swept = np.max(fake.moved, axis=0)
+        assert np.max(np.abs(swept - (begin + 0.15))) < 0.01
+    rows = np.array([name.endswith("motion") for name in recording.recorded.seg])
+    late = np.abs(recording.recorded.q[rows] - recording.recorded.cmd[rows])
+    assert np.max(late) < 0.05, "it follows"
+    assert read_log(log, robot).rows > 150

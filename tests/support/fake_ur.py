@@ -75,7 +75,8 @@ class FakeUr:
             thread.join(5.0)
 
     def _serve(self, listener: socket.socket, talk: Any) -> None:
-        listener.settimeout(0.05)
+        with suppress(OSError):
+            listener.settimeout(0.05)
         while not self.over.is_set():
             with suppress(TimeoutError, OSError, Ended):
                 client, _ = listener.accept()

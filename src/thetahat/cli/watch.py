@@ -21,6 +21,7 @@ from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import collect_warnings, emit, say
 from thetahat.cli.progress import Progress
 from thetahat.cli.settings_options import READING, friction_terms, with_options, with_settings
+from thetahat.connect.open_connection import FORMS, Address
 from thetahat.errors import UsageError
 from thetahat.files import as_text
 from thetahat.pipeline.settings import FRICTION, IdentifySettings, setting
@@ -221,23 +222,31 @@ def listen(
         float,
         option("Expected sample rate; other rates are accepted.", metavar="HZ", show_default=True),
     ] = 1000.0,
+    via: Annotated[
+        str | None,
+        option(f"Read the robot through a connection instead: {FORMS}.", metavar="NAME"),
+    ] = None,
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
     page: PageOptions,
     identifier: IdentifierOptions,
     settings: IdentifySettings,
 ) -> None:
-    """Identify a robot from joint states received over a WebSocket, one frame per sample."""
-    file = robots.find(robot)
+    """Identify a robot from joint states received over a WebSocket, or through a connection."""
+    file, address = robots.find(robot), None if via is None else Address.parse(via)
     arguments.positive("--sample-rate", sample_rate, "Hz")
 
     def session() -> Session:
-        from thetahat.live.sample_sources import Listen
+        from thetahat.connect.sim_server import SimulationSetup
+        from thetahat.live.sample_sources import Connected, Listen
         from thetahat.live.session import Session
         from thetahat.model.io.load import load
 
-        loaded = load(file, gravity=settings.gravity)
-        return Session(Listen(loaded, identifier.settings(), rate=sample_rate))
+        loaded, wanted = load(file, gravity=settings.gravity), identifier.settings()
+        if address is not None:  # for reading only
+            connection = address.open(SimulationSetup(loaded, rate=sample_rate, clocked=True))
+            return Session(Connected(loaded, connection, wanted, rate=sample_rate))
+        return Session(Listen(loaded, wanted, rate=sample_rate))
 
     _serve(session, page, json=json, quiet=quiet)
 
