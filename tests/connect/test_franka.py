@@ -57,7 +57,7 @@ def test_positions_are_approached(arm: Arm) -> None:
 
 def test_torques_are_sent_without_gravity_and_the_arm_is_held_when_they_stop(arm: Arm) -> None:
     with closing(connected("torque")) as connection:
-        push = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.2])
+        push = np.array([3.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.2])  # reached in steps that the arm takes
         play(connection, lambda t: arm.gravity() + push, 0.3)
         assert np.allclose(arm.sent[-1], push, atol=1e-9)
         assert arm.dq[6] > 0.1

@@ -38,6 +38,8 @@ class Moving:
         k, self.k = self.k, self.k + 1
         if k % 50 == 7:
             return RobotState(50.0 + t[k], np.full(len(q[k]), np.nan), dq[k], tau[k])
+        if k % 50 == 8:
+            return RobotState(50.0 + t[k], np.zeros(100_000), dq[k], tau[k])
         return RobotState(50.0 + t[k], q[k], dq[k], tau[k])
 
     def write(self, command: np.ndarray) -> None:
@@ -52,7 +54,7 @@ def test_a_robot_is_identified_through_a_connection_and_never_commanded() -> Non
     moving = Moving(robot, 12.0)
     with Session(Connected(robot, moving, Settings(rate=6.0, window=12), rate=RATE)) as session:
         until(lambda: moving.k >= 12 * RATE, "the end of the motion")
-        until(lambda: session.shared.status.dropped >= 48, "samples that are no numbers")
+        until(lambda: session.shared.status.dropped >= 96, "samples that cannot be")
         snapshot = session.shared.snapshot
     assert moving.closed
     assert not moving.written
