@@ -192,6 +192,7 @@ def heard(connection: Ros2Connection) -> None:
         pytest.param("huge", marks=pytest.mark.slow),
         pytest.param("short", marks=pytest.mark.slow),
         "renamed",
+        "no text",
     ],
 )
 def test_nonsense_is_no_sample_and_other_names_are_named(kind: str) -> None:

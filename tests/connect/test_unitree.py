@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import gc
+import re
 import time
 from typing import Any
 
@@ -11,13 +13,18 @@ import pytest
 
 pytest.importorskip("cyclonedds", reason="the extra 'ros2' is not installed: no wheel here")
 
-from data_paths import EXAMPLES, needs_examples
+from data_paths import EXAMPLES, SHARED, needs_examples, needs_shared
 from ros2_node import domain_number
 from unitree_node import GoCommand, HgCommand, UnitreeNode, slow_checksum
 
 from thetahat.connect import unitree_messages as messages
 from thetahat.connect.connection_kit import check_connection, newest
-from thetahat.connect.unitree import ROBOTS, UnitreeAddress, UnitreeConnection
+from thetahat.connect.unitree import (
+    ROBOTS,
+    UnitreeAddress,
+    UnitreeConnection,
+    motor_numbers,
+)
 from thetahat.errors import RefusedForSafety, UsageError
 from thetahat.model.io.load import load
 
@@ -148,3 +155,25 @@ def test_joints_are_those_of_the_makers_files(name: str) -> None:
     }
     robot = load(EXAMPLES / paths[name])
     assert set(ROBOTS[name].motors) == set(robot.joint_names)
+
+
+@needs_shared
+def test_joints_of_another_peoples_file_without_the_ending() -> None:
+    folder = SHARED / "models" / "mjcf_stripped" / "mujoco_menagerie" / "unitree_h1"
+    joints = re.findall(r'<joint [^>]*name="([^"]*)"', (folder / "h1.xml").read_text())
+    assert len(joints) == 19
+    assert sorted(motor_numbers(tuple(joints), "h1")) == [k for k in range(20) if k != 9]
+    motors = ROBOTS["h1"].motors
+    assert motor_numbers(("torso", "left_knee"), "h1") == [motors.index("torso_joint"), 5]
+
+
+def test_one_robot_after_another_in_one_process(look: None) -> None:
+    for family, joints, name in (("Hg", ARM, "g1"), ("Go", GO2, "go2")):
+        with UnitreeNode(domain_number(), family):
+            kept = connected(joints, name)
+            kept.close()
+            connection = connected(joints, name)
+            del kept  # what it held may be given to others by now
+            gc.collect()
+            assert newest(connection, 5.0) is not None
+            connection.close()

@@ -23,6 +23,7 @@ from thetahat.errors import MissingExtra, RefusedForSafety, UsageError, known
 
 if TYPE_CHECKING:
     from cyclonedds.domain import DomainParticipant
+    from cyclonedds.idl import IdlStruct
     from cyclonedds.pub import DataWriter
     from cyclonedds.sub import DataReader
 
@@ -171,6 +172,14 @@ class Domain:
         return out
 
 
+def messages_of(reader: DataReader, most: int) -> list[IdlStruct] | None:
+    """Messages that came since the last call; None where their bytes cannot be read."""
+    try:
+        return [each for each in reader.take(N=most) if isinstance(each, reader.topic.data_type)]
+    except Exception:  # of any kind: bytes from anybody are taken apart by generated code
+        return None
+
+
 def wire_name(topic: str) -> str:
     """The DDS topic of a ROS 2 topic."""
     if not topic.startswith("/") or len(topic) < 2 or not topic.isprintable():
@@ -272,8 +281,9 @@ class Ros2Connection:
             newest, self._newest = self._newest, None
             return newest
         for reader in self._readers:
-            heard = [each for each in reader.take(N=HEARD) if hasattr(each, "header")]
-            for message in reversed(heard):
+            heard = messages_of(reader, HEARD)
+            self.rejected += heard is None
+            for message in reversed(heard or []):
                 state = self._decoded(message)
                 if state is not None:
                     return state

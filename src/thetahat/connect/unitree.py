@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from thetahat.connect.connection import RobotState, checked_command, near_command
-from thetahat.connect.ros2 import Domain, load_dds, ros_domain, wire_name
+from thetahat.connect.ros2 import Domain, load_dds, messages_of, ros_domain, wire_name
 from thetahat.errors import RefusedForSafety, UsageError, known
 
 if TYPE_CHECKING:
     from cyclonedds.idl import IdlStruct
     from cyclonedds.pub import DataWriter
+    from cyclonedds.sub import DataReader
 
     from thetahat.connect.sim_server import SimulationSetup
 
@@ -146,7 +147,7 @@ class UnitreeConnection:
 
         self.joints, self.mode = tuple(joints), commands or "read-only"
         self._robot = ROBOTS[address.robot]
-        self._order = _motor_numbers(self.joints, address.robot)
+        self._order = motor_numbers(self.joints, address.robot)
         self._kp = self._robot.kp if address.kp is None else address.kp
         self._kd = self._robot.kd if address.kd is None else address.kd
         self._hg = self._robot.messages == "Hg"
@@ -158,7 +159,7 @@ class UnitreeConnection:
         self._q: np.ndarray | None = None
         self._domain = Domain(ros_domain() if domain is None else domain, loopback=loopback)
         kind = messages.HgLowState if self._hg else messages.GoLowState
-        self._reader = self._domain.reader(STATE, kind, 1)
+        self._reader: DataReader | None = self._domain.reader(STATE, kind, 1)
         self._writer: DataWriter | None = None
         self._wait(patience, str(kind.__idl_typename__))
         if commands:
@@ -188,13 +189,13 @@ class UnitreeConnection:
                 "check the cable, and that CYCLONEDDS_URI names the network interface that leads to"
                 " the robot"
             )
-        self._domain.leave()
+        self._leave()
         raise RefusedForSafety(f"{start} within {patience:g} s: {why}")
 
     def _only_writer(self) -> DataWriter:
         """What commands are sent by, unless another one sends them already."""
         if wire_name(COMMAND) in self._domain.publications(LOOK):
-            self._domain.leave()
+            self._leave()
             raise RefusedForSafety(
                 f"another program publishes commands on {wire_name(COMMAND)}, so two would drive"
                 " the robot; end that one: release the robot's own motion service (debug mode)"
@@ -212,7 +213,8 @@ class UnitreeConnection:
         return self._taken() or newest
 
     def _taken(self) -> RobotState | None:
-        heard = [each for each in self._reader.take(N=1) if hasattr(each, "motor_state")]
+        heard = [] if self._reader is None else messages_of(self._reader, 1)
+        self.rejected += heard is None
         return self._decoded(heard[-1]) if heard else None
 
     def _decoded(self, message: IdlStruct) -> RobotState | None:
@@ -277,17 +279,22 @@ class UnitreeConnection:
             for _ in range(HOLDING):
                 self._publish(self._sent, "position" if self.mode == "position" else "damping")
                 time.sleep(0.002)
-        self._writer = None
+        self._leave()
+
+    def _leave(self) -> None:
+        """Let go: of reader and writer first, as their handles are given to others after it."""
+        self._reader = self._writer = None
         self._domain.leave()
 
 
-def _motor_numbers(joints: tuple[str, ...], name: str) -> list[int]:
+def motor_numbers(joints: tuple[str, ...], name: str) -> list[int]:
     """Motor numbers in the order of the robot's file."""
     motors = ROBOTS[name].motors
-    missing = [joint for joint in joints if joint not in motors]
+    known_as = {each: each if each in motors else f"{each}_joint" for each in joints}  # MJCF's
+    missing = [joint for joint, motor in known_as.items() if motor not in motors]
     if missing or not joints:
         raise UsageError(
             f"{name} has no motor for {known(missing)} of the robot's file; its motors drive"
             f" {known(each for each in motors if each)}: give a file without other joints"
         )
-    return [motors.index(joint) for joint in joints]
+    return [motors.index(known_as[joint]) for joint in joints]
