@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import re
+import struct
 import time
 from typing import Any
 
@@ -105,18 +106,20 @@ def test_nonsense_is_no_sample(kind: str) -> None:
 
 
 def test_what_is_wrong_is_named(look: None) -> None:
+    # domains of their own: a robot that was killed is advertised for a while
+    first, second, third = (domain_number() + k for k in (60, 140, 180))
     with (
-        UnitreeNode(domain_number(), "Hg"),
+        UnitreeNode(first, "Hg"),
         pytest.raises(RefusedForSafety, match="published with type unitree_hg"),
     ):
-        connected(GO2, "go2", patience=3.0)
+        connected(GO2, "go2", patience=3.0, domain=first)
     with (
-        UnitreeNode(domain_number(), "Go", "short"),
+        UnitreeNode(second, "Go", "short"),
         pytest.raises(RefusedForSafety, match="no message of it can be read"),
     ):
-        connected(GO2, "go2", patience=3.0)
+        connected(GO2, "go2", patience=3.0, domain=second)
     with pytest.raises(RefusedForSafety, match="CYCLONEDDS_URI"):
-        connected(GO2, "go2", patience=0.2)
+        connected(GO2, "go2", patience=0.2, domain=third)
     with pytest.raises(UsageError, match="go2 has no motor for arm_joint"):
         connected((*GO2, "arm_joint"), "go2")
     for text in ("", "go3", "go2,kp=x", "go2,kp=-1", "go2,ki=1"):
@@ -137,6 +140,27 @@ def test_the_checksum_is_the_published_one() -> None:
                 motor.mode = int(rng.integers(0, 256))
                 motor.q, motor.dq, motor.tau = rng.normal(size=3).astype(np.float32).tolist()
             assert messages.checksum(command) == slow_checksum(command)
+
+
+@pytest.mark.parametrize("name", ["GoLowState", "GoLowCmd", "HgLowState", "HgLowCmd"])
+def test_bytes_are_the_middlewares(name: str) -> None:
+    """Written and read at once, a message is what the middleware's own serialiser makes of it."""
+    kind, rng = getattr(messages, name), np.random.default_rng(7)
+    template = messages.CDR[kind]
+    for _ in range(20):
+        body = rng.integers(0, 0x3F, struct.calcsize(template), dtype=np.uint8).tobytes()
+        data = b"\0\1\0\0" + body
+        whole = kind.__idl__.deserialize(data, has_header=True, use_version_2=None)
+        assert whole.serialize(use_version_2=False) == kind.__idl__.serialize(whole, False)
+        read = kind.deserialize(whole.serialize(use_version_2=False))
+        assert list(messages.numbers(read)) == list(messages.numbers(whole))
+        if "State" in name:
+            assert messages.number(read, "tick") == whole.tick
+            motors = messages.motors(read)
+            assert motors["q"][:, 0].tolist() == [motor.q for motor in whole.motor_state]
+            assert motors["dq"][:, 0].tolist() == [motor.dq for motor in whole.motor_state]
+        with pytest.raises(struct.error if "State" in name else Exception):
+            kind.deserialize(data[:100])
 
 
 def test_every_motor_drives_one_joint() -> None:
@@ -169,10 +193,11 @@ def test_joints_of_another_peoples_file_without_the_ending() -> None:
 
 def test_one_robot_after_another_in_one_process(look: None) -> None:
     for family, joints, name in (("Hg", ARM, "g1"), ("Go", GO2, "go2")):
-        with UnitreeNode(domain_number(), family):
-            kept = connected(joints, name)
+        number = domain_number() + 100  # that nobody was in before
+        with UnitreeNode(number, family):
+            kept = connected(joints, name, domain=number)
             kept.close()
-            connection = connected(joints, name)
+            connection = connected(joints, name, domain=number)
             del kept  # what it held may be given to others by now
             gc.collect()
             assert newest(connection, 5.0) is not None

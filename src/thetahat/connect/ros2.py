@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from thetahat.connect.connection import RobotState, checked_command
 from thetahat.errors import MissingExtra, RefusedForSafety, UsageError, known
 
 if TYPE_CHECKING:
+    from cyclonedds.domain import Domain as Settings
     from cyclonedds.domain import DomainParticipant
     from cyclonedds.idl import IdlStruct
     from cyclonedds.pub import DataWriter
@@ -103,6 +105,9 @@ def ros_domain() -> int:
     return int(text)
 
 
+_settings: dict[int, Settings] = {}  # of this process: where they go, all participants go
+
+
 class Domain:
     """A participant in a DDS domain. loopback: heard on this machine alone."""
 
@@ -113,12 +118,9 @@ class Domain:
         from cyclonedds.domain import DomainParticipant
 
         self.number = number
-        self._settings = None
-        if loopback:
-            try:
-                self._settings = Settings(number, LOOPBACK)
-            except DDSException:  # this process has it already
-                self._settings = None
+        if loopback and number not in _settings:
+            with suppress(DDSException):  # this process has it already
+                _settings[number] = Settings(number, LOOPBACK)
         self.participant: DomainParticipant | None = DomainParticipant(number)
 
     def reader(self, topic: str, message: type, depth: int) -> DataReader:

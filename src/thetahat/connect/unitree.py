@@ -219,14 +219,10 @@ class UnitreeConnection:
 
     def _decoded(self, message: IdlStruct) -> RobotState | None:
         """A message as a sample; None where it cannot be believed, or is old."""
-        motors = [message.motor_state[k] for k in self._order]
-        q, dq, tau = (
-            np.array([getattr(motor, name) for motor in motors], dtype=float)
-            for name in ("q", "dq", "tau_est")
-        )
-        heat = [max(motor.temperature) if self._hg else motor.temperature for motor in motors]
-        temperature = np.array(heat, dtype=float)
-        t = 1e-3 * message.tick  # [s]
+        number, motors = self._messages.number, self._messages.motors(message)
+        q, dq, tau = (motors[name][self._order, 0] for name in ("q", "dq", "tau_est"))
+        temperature = np.max(motors["temperature"][self._order], axis=1)  # of two sensors, or one
+        t = 1e-3 * number(message, "tick")  # [s]
         state = RobotState(t, q, dq, tau, temperature)
         if not state.is_valid(len(self.joints)) or np.max(temperature) > HOTTEST:
             self.rejected += 1
@@ -234,7 +230,7 @@ class UnitreeConnection:
         if t <= self._last:
             return None
         self._last, self._q = t, q
-        self._machine = message.mode_machine if self._hg else 0
+        self._machine = int(number(message, "mode_machine")) if self._hg else 0
         return state
 
     # -- commands ----------------------------------------------------------------------------------

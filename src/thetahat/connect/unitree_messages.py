@@ -7,17 +7,83 @@ Needs the extra `ros2`; import it where it is needed.
 from __future__ import annotations
 
 import struct
+import sys
 import types
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
+from itertools import accumulate
 
+import numpy as np
 from cyclonedds.idl import IdlStruct
 from cyclonedds.idl.types import array, float32, int16, int32, uint8, uint16, uint32
 
 GO_MOTORS, HG_MOTORS = 20, 35  # slots, whatever the robot has
 Kind = type | tuple[type, int]  # of a field: one value, or so many
+# of every message: its fields, where their numbers are, and its bytes in CDR and for a C compiler
+KINDS: dict[type, Mapping[str, Kind]] = {}
+PLACES: dict[type, Mapping[str, slice]] = {}
+CDR: dict[type, str] = {}
+PADDED: dict[type, str] = {}
+
+
+CODES = {uint8: "B", uint16: "H", int16: "h", uint32: "I", int32: "i", float32: "f"}
+
+
+def layout(kind: Kind, *, padded: bool = False) -> str:
+    """Format of a kind for `struct`, aligned as CDR has it or, padded, as a C compiler does."""
+    if isinstance(kind, tuple):
+        return layout(kind[0], padded=padded) * kind[1]
+    if kind in CODES:
+        return CODES[kind]
+    inside = "".join(layout(each, padded=padded) for each in KINDS[kind].values())
+    return f"0I{inside}" if padded and set(inside) & set("Iif") else inside
+
+
+def _count(kind: Kind) -> int:
+    """Numbers that a kind holds."""
+    if isinstance(kind, tuple):
+        return kind[1] * _count(kind[0])
+    return sum(map(_count, KINDS[kind].values())) if kind in KINDS else 1
+
+
+def places(kind: type) -> dict[str, slice]:
+    """Which of a message's numbers are those of a field."""
+    counts = [_count(each) for each in KINDS[kind].values()]
+    ends = list(accumulate(counts))
+    return {
+        name: slice(end - count, end)
+        for name, count, end in zip(KINDS[kind], counts, ends, strict=True)
+    }
+
+
+LITTLE_ENDIAN = b"\x00\x01"  # CDR, as the first bytes of a message say
+
+
+def _serialize(
+    self: IdlStruct,
+    buffer: object = None,
+    endianness: object = None,
+    use_version_2: bool | None = None,
+) -> bytes:
+    """Write a message, whose bytes are always in the same places, at once."""
+    if buffer or endianness or use_version_2 or sys.byteorder != "little":
+        written: bytes = self.__idl__.serialize(self, use_version_2, buffer, endianness)
+        return written
+    return LITTLE_ENDIAN + b"\0\0" + struct.pack(CDR[type(self)], *numbers(self))
+
+
+def _deserialize(
+    cls: type[IdlStruct], data: bytes, has_header: bool = True, use_version_2: bool | None = None
+) -> IdlStruct:
+    """Read a message at once; a state keeps its numbers alone, for `motors` and `number`."""
+    quick = has_header and data[:2] == LITTLE_ENDIAN and not use_version_2
+    if "motor_state" in KINDS[cls] and quick and sys.byteorder == "little":
+        made: IdlStruct = object.__new__(cls)
+        made.flat = struct.unpack_from(CDR[cls], data, 4)
+        return made
+    return cls.__idl__.deserialize(data, has_header, use_version_2)
 
 
 def _message(package: str, name: str, **kinds: Kind) -> type[IdlStruct]:
@@ -28,10 +94,14 @@ def _message(package: str, name: str, **kinds: Kind) -> type[IdlStruct]:
             each: array[kind] if isinstance(kind, tuple) else kind for each, kind in kinds.items()
         }
         space |= {each: field(default_factory=partial(_zero, kind)) for each, kind in kinds.items()}
+        space |= {"serialize": _serialize, "deserialize": classmethod(_deserialize)}
 
     wire = f"{package}::msg::dds_::{name}_"
     made = types.new_class(name, (IdlStruct,), {"typename": wire}, fill)
     made.__module__ = __name__
+    KINDS[made] = kinds
+    PLACES[made] = places(made)
+    CDR[made], PADDED[made] = layout(made), layout(made, padded=True)
     return dataclass(made)
 
 
@@ -197,13 +267,31 @@ HgLowCmd = _message(
 )
 
 
+# -- as bytes --------------------------------------------------------------------------------------
+
+
+def numbers(message: IdlStruct) -> Sequence[float]:
+    """Every number of a message, in order."""
+    return message.flat if "flat" in vars(message) else tuple(_numbers(message))
+
+
+def number(message: IdlStruct, name: str) -> float:
+    """The first number of a field."""
+    return float(numbers(message)[PLACES[type(message)][name].start])
+
+
+def motors(message: IdlStruct) -> dict[str, np.ndarray]:
+    """Numbers of a state's motors by name, (slots, ·)."""
+    field_kind = KINDS[type(message)]["motor_state"]
+    assert isinstance(field_kind, tuple)
+    kind, slots = field_kind
+    values = numbers(message)[PLACES[type(message)]["motor_state"]]
+    table = np.array(values, dtype=float).reshape(slots, -1)
+    return {name: table[:, place] for name, place in PLACES[kind].items()}
+
+
 # -- checksum --------------------------------------------------------------------------------------
 
-# fields as a C compiler lays them out, which is what the checksum is taken of
-LAYOUT: Mapping[type[IdlStruct], str] = {
-    GoLowCmd: "4B4IH" + GO_MOTORS * "0IB5f3I" + "59B2I",
-    HgLowCmd: "2B" + HG_MOTORS * "0IB5fI" + "5I",
-}
 REVERSED = bytes(int(f"{k:08b}"[::-1], 2) for k in range(256))  # bits of every byte
 
 
@@ -215,7 +303,8 @@ def crc32_mpeg2(data: bytes) -> int:
 
 def checksum(command: IdlStruct) -> int:
     """What `crc` of a command must be: of its 32-bit words but the last one."""
-    raw = struct.pack(LAYOUT[type(command)], *_numbers(command))
+    # the fields as a C compiler lays them out, which is what the checksum is taken of
+    raw = struct.pack(PADDED[type(command)], *numbers(command))
     return crc32_mpeg2(
         struct.pack(f">{len(raw) // 4 - 1}I", *struct.unpack(f"<{len(raw) // 4}I", raw)[:-1])
     )
@@ -224,9 +313,9 @@ def checksum(command: IdlStruct) -> int:
 def _numbers(value: object) -> Iterator[float]:
     """Every number of a message, in order."""
     if isinstance(value, IdlStruct):
-        for each in fields(value):
-            yield from _numbers(getattr(value, each.name))
-    elif isinstance(value, (list, tuple)):
+        for one in fields(value):
+            yield from _numbers(getattr(value, one.name))
+    elif isinstance(value, (list, tuple, bytes)):
         for each in value:
             yield from _numbers(each)
     elif isinstance(value, (int, float)):
