@@ -93,7 +93,7 @@ def test_a_humanoid_by_torques_and_another_programs_commands() -> None:
         connected(ARM, "g1", commands="position")
 
 
-@pytest.mark.parametrize("kind", ["not a number", "burning"])
+@pytest.mark.parametrize("kind", ["not a number", pytest.param("burning", marks=pytest.mark.slow)])
 def test_nonsense_is_no_sample(kind: str) -> None:
     with UnitreeNode(domain_number(), "Go", kind):
         connection = connected(GO2, "go2")
@@ -112,12 +112,12 @@ def test_what_is_wrong_is_named(look: None) -> None:
         UnitreeNode(first, "Hg"),
         pytest.raises(RefusedForSafety, match="published with type unitree_hg"),
     ):
-        connected(GO2, "go2", patience=3.0, domain=first)
+        connected(GO2, "go2", patience=2.5, domain=first)
     with (
         UnitreeNode(second, "Go", "short"),
         pytest.raises(RefusedForSafety, match="no message of it can be read"),
     ):
-        connected(GO2, "go2", patience=3.0, domain=second)
+        connected(GO2, "go2", patience=2.5, domain=second)
     with pytest.raises(RefusedForSafety, match="CYCLONEDDS_URI"):
         connected(GO2, "go2", patience=0.2, domain=third)
     with pytest.raises(UsageError, match="go2 has no motor for arm_joint"):
