@@ -1,5 +1,5 @@
 """RTDE, the Real-Time Data Exchange protocol of Universal Robots' controllers, version 2: packets
-as bytes [Universal Robots, RTDE guide]. No socket is touched here.
+as bytes [RTDE]. No socket is touched here.
 
 A packet is its size (u16, header included), its kind (u8) and a payload, numbers big-endian. A
 client asks for the version, names the variables it wants ("recipe"), starts, and gets one data
