@@ -1,4 +1,4 @@
-"""Unitree's low-level messages as DDS types, from their public definitions [UnitreeSDK]: `unitree_go`
+"""Unitree's low-level messages as DDS types, by their definitions [UnitreeSDK]: `unitree_go`
 (Go2, B2, H1) and `unitree_hg` (G1, H1-2), with the checksum of a command.
 
 Needs the extra `ros2`; import it where it is needed.
