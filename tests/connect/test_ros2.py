@@ -192,6 +192,7 @@ def heard(connection: Ros2Connection) -> None:
         pytest.param("huge", marks=pytest.mark.slow),
         pytest.param("short", marks=pytest.mark.slow),
         "renamed",
+        "no text",
     ],
 )
 def test_nonsense_is_no_sample_and_other_names_are_named(kind: str) -> None:
@@ -207,28 +208,28 @@ def test_nonsense_is_no_sample_and_other_names_are_named(kind: str) -> None:
 
 
 def test_what_is_wrong_is_named() -> None:
+    number = domain_number() + 10  # a node that was killed is advertised for a while
     with (
-        Node(domain_number(), JOINTS, "foreign"),
+        Node(number, JOINTS, "foreign"),
         pytest.raises(
             RefusedForSafety, match="published with type std_msgs::msg::dds_::Float64MultiArray_"
         ),
     ):
-        connected(patience=8.0)
+        connected(domain=number, patience=8.0)
     with pytest.raises(RefusedForSafety, match="no joint state came on"):
-        connected(patience=0.3)
-    with Node(domain_number(), JOINTS), pytest.raises(RefusedForSafety, match="knee"):
-        connected([*JOINTS, "knee"])
+        connected(domain=number + 1, patience=0.3)
+    with Node(number + 2, JOINTS), pytest.raises(RefusedForSafety, match="knee"):
+        connected([*JOINTS, "knee"], domain=number + 2)
 
 
 def test_another_domain_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    here = domain_number()
+    here = domain_number() + 60  # that nobody was in before
     monkeypatch.setattr("thetahat.connect.ros2.OTHER_DOMAINS", range(here + 40, here + 42))
     monkeypatch.setattr("thetahat.connect.ros2.LOOK", 6.0)
     with Node(here + 41, JOINTS):
-        with Node(here, JOINTS):  # until this one is heard, the other had time to come up
-            connected().close()
+        connected(domain=here + 41).close()  # it is up
         with pytest.raises(RefusedForSafety, match=f"published in domain {here + 41}"):
-            connected(patience=1.0)
+            connected(domain=here, patience=1.0)
 
 
 def test_names_seen_before_change_nothing_of_what_is_read() -> None:

@@ -59,7 +59,11 @@ def message(messages: Any, kind: str, joints: list[str], q: list[float], k: int)
             joints = [f"other_{name}" for name in joints] if k > 100 else joints
         case "reversed":
             return messages.JointState(header, joints[::-1], q[::-1], velocity, effort)
-    return messages.JointState(header, joints, q, velocity, effort)
+    made = messages.JointState(header, joints, q, velocity, effort)
+    if kind == "no text" and k > 100:  # other garbage does not pass the middleware
+        sent, name = made.serialize(use_version_2=False), joints[0].encode()
+        made.serialize = lambda **_: sent.replace(name, b"\xff" * len(name))
+    return made
 
 
 class Node:

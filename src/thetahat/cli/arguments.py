@@ -230,13 +230,15 @@ def input_file(text: str, option: str) -> Path:
     return path
 
 
-def table_file(text: str, option: str, *, keep: list[Path]) -> Path:
+def table_file(
+    text: str, option: str, *, keep: list[Path], kinds: tuple[str, ...] = TABLES
+) -> Path:
     """A file to write a table to: of a known kind, in a folder that exists, and none of those to
     keep.
     """
     path = Path(text)
-    if path.suffix not in TABLES:
-        raise UsageError(f"{option} is {text!r}; give a file that ends in {', '.join(TABLES)}")
+    if path.suffix not in kinds:
+        raise UsageError(f"{option} is {text!r}; give a file that ends in {', '.join(kinds)}")
     return writeable_file(path, option, keep=keep)
 
 

@@ -18,7 +18,8 @@ from thetahat.cli.progress import Progress
 from thetahat.cli.settings_options import friction_terms, with_options, with_settings
 from thetahat.cli.simulate import read_payload
 from thetahat.cli.watch import PageOptions, watched
-from thetahat.errors import UsageError
+from thetahat.connect.open_connection import FORMS, Address
+from thetahat.errors import RefusedForSafety, UsageError
 from thetahat.files import (
     as_text,
     make_folder,
@@ -29,13 +30,16 @@ from thetahat.files import (
 from thetahat.pipeline.settings import FRICTION, IdentifySettings, setting
 
 if TYPE_CHECKING:
-    from thetahat.connect.control_run import ControlResult, ControlSettings
+    from thetahat.connect.connection import Connection
+    from thetahat.connect.control_run import ControlResult, ControlRun, ControlSettings
     from thetahat.connect.sim import PlantedDifferences, SimulatedRobot
+    from thetahat.control.journal import Journal
+    from thetahat.excite.trajectories import Moves
     from thetahat.excite.trajectory import Motion, Trajectory
     from thetahat.model.robot import Robot
     from thetahat.report.text import Data
 
-VIA = ("sim",)
+FIRST = 5.0  # [s] for the first sample
 FILES = ("summary.json", "report.html", "run.journal")
 DESIGNED, STARTS = 10.0, 2  # [s] of a motion that is designed, and initial motions tried
 DESIGN_TIME = 60.0  # [s]
@@ -63,6 +67,9 @@ class ControlOptions:
     )
     payload_link: str | None = setting(
         "Link that may carry a payload; its mass is reported.", None, "LINK"
+    )
+    allow_motion: bool = setting(
+        "Allow a robot that is not simulated to be moved.", False, flags="--allow-motion"
     )
 
     def __post_init__(self) -> None:
@@ -131,7 +138,8 @@ def control(
     robot: arguments.Robot,
     *,
     via: Annotated[
-        str, option("Connection to the robot: sim.", metavar="NAME", show_default=True)
+        str,
+        option(f"Connection, which must take torques: {FORMS}.", metavar="NAME", show_default=True),
     ] = "sim",
     out: Annotated[
         str,
@@ -159,32 +167,63 @@ def control(
 ) -> None:
     """Control a robot while it is identified: nominal model first, then the identified one."""
     began, file, folder = time.monotonic(), robots.find(robot), Path(out)
-    if via not in VIA:
-        raise UsageError(f"--via is {via!r}; connections: {', '.join(VIA)}")
+    _require_allowed(via, options, watch=watch)
     engine = arguments.plant(plant)
     motion_file = None if motion is None else arguments.input_file(motion, "--motion")
     require_folder(folder, [folder / name for name in FILES])
     with collect_warnings(quiet=quiet) as warnings, Progress(quiet=quiet) as progress:
         progress.stage("loading the robot")
-        from thetahat.connect.control_run import ControlRun
         from thetahat.control.journal import Journal
         from thetahat.model.io.load import load
 
         nominal, wanted = load(file, gravity=settings.gravity), options.settings()
         played = _motion(nominal, motion_file, options, simulated.seed, progress)
-        connection = _simulated(nominal, simulated, engine, options.rate)
-        run = ControlRun(nominal, connection, played, wanted)
-        make_folder(folder)  # now that nothing is left to be refused
-        with closing(run), Journal(folder / "run.journal") as journal:
-            run.online.journal = journal
-            connection.start(run.wanted(0.0)[0])
-            result = watched(run, page) if watch else run.run(progress.rows(f"controlling ({via})"))
+        run = _made(via, nominal, played, wanted, simulated, engine)
+        with closing(run):
+            make_folder(folder)  # now that nothing is left to be refused
+            with Journal(folder / "run.journal") as journal:
+                run.online.journal = journal
+                result = (
+                    watched(run, page) if watch else run.run(progress.rows(f"controlling ({via})"))
+                )
         progress.stage("writing")
         data = write(result, nominal, folder, via=via, rate=options.rate, seed=simulated.seed)
         data["warnings"] = list(warnings)
     emit(as_text(data) if json else _text(data, time.monotonic() - began))
     for sentence in () if quiet else data["assumed"]:
         say(sentence, "warning")
+    if run.stopped:
+        raise RefusedForSafety(f"the run was ended and the robot is held: {run.stopped}")
+
+
+def _require_allowed(via: str, options: ControlOptions, *, watch: bool) -> None:
+    """Refuse a connection that there is not, or whose robot may not be moved."""
+    Address.parse(via).require_allowed(motion=True, allowed=options.allow_motion)
+    if watch and via != "sim":
+        raise UsageError(
+            "--watch paces a robot that --via sim simulates, no other; leave it out, and watch with"
+            " `thetahat watch listen --via` where the robot takes a second reader"
+        )
+
+
+def _made(
+    via: str,
+    nominal: Robot,
+    motion: Motion | Trajectory,
+    wanted: ControlSettings,
+    simulated: SimulatedOptions,
+    engine: str,
+) -> ControlRun:
+    """The run, on a robot that is simulated here or connected."""
+    from thetahat.connect.control_run import ControlRun
+
+    if via != "sim":
+        connection, way = connected(Address.parse(via), nominal, motion, wanted.rate)
+        return ControlRun(nominal, connection, motion, wanted, approach=way)
+    robot = _simulated(nominal, simulated, engine, wanted.rate)
+    run = ControlRun(nominal, robot, motion, wanted)
+    robot.start(run.wanted(0.0)[0])
+    return run
 
 
 def _motion(
@@ -214,6 +253,35 @@ def _simulated(
     from thetahat.connect.sim import SimulatedRobot
 
     return SimulatedRobot.of(nominal, simulated.differences(), engine=engine, rate=rate)
+
+
+def connected(
+    address: Address, robot: Robot, motion: Motion | Trajectory, rate: float
+) -> tuple[Connection, Moves]:
+    """Connect to a robot for torques; also the way to the motion, which is screened with it."""
+    from thetahat.connect.connection_kit import newest
+    from thetahat.connect.playback import first_position, ramp
+    from thetahat.connect.record_run import RAMP_SHARE
+    from thetahat.connect.screening import Screen
+    from thetahat.connect.sim_server import SimulationSetup
+
+    screen = Screen.of(robot)
+    screen.check(motion)
+    setup = SimulationSetup(robot, rate=rate, mode="torque", clocked=True)
+    connection = address.open(setup, "torque")
+    try:
+        sample = newest(connection, FIRST)
+        if sample is None or not sample.is_valid(robot.nv):
+            raise RefusedForSafety(
+                f"no sample that can be believed came within {FIRST:g} s; nothing was commanded"
+            )
+        to = first_position(motion, 0.0, robot)
+        way = ramp(robot, sample.q, to, screen.limits.velocity, RAMP_SHARE)
+        screen.check(way, "the straight way to the start (move the robot nearer to it)")
+    except BaseException:
+        connection.close()
+        raise
+    return connection, way
 
 
 @written_together()

@@ -19,6 +19,7 @@ from thetahat.cli.exit_status import INTERRUPTED, collect_warnings, emit, say
 from thetahat.cli.progress import Progress
 from thetahat.cli.settings_options import friction_terms, with_options, with_settings
 from thetahat.connect.open_connection import FORMS, Address
+from thetahat.data.formats.write_mcap import require_mcap
 from thetahat.errors import RefusedForSafety, UsageError
 from thetahat.files import as_text
 from thetahat.pipeline.settings import FRICTION, IdentifySettings, setting
@@ -218,7 +219,13 @@ def record(
     motion: MotionFile = None,
     *,
     via: Via = "sim",
-    out: Annotated[str, arguments.output("Log file to write: .csv, .parquet or .npz.", "LOG")],
+    out: Annotated[
+        str,
+        arguments.output(
+            "Log file to write: .csv, .parquet, .npz, or .mcap for Foxglove and ROS 2.",
+            "LOG",
+        ),
+    ],
     salvage: Salvage = False,
     plant: arguments.Plant = None,
     json: arguments.Json = False,
@@ -234,7 +241,9 @@ def record(
     file = robots.find(robot)
     motion_file = None if motion is None else arguments.input_file(motion, "MOTION")
     read = [file] if motion_file is None else [file, motion_file]
-    target = arguments.table_file(out, "--out", keep=read)
+    target = arguments.table_file(out, "--out", keep=read, kinds=(*arguments.TABLES, ".mcap"))
+    if target.suffix == ".mcap":
+        require_mcap()
     if motion is None and options.seconds is None and not salvage:
         raise UsageError("neither MOTION nor --seconds is given; give one to play, or how long")
     address.require_allowed(motion=motion is not None, allowed=options.allow_motion)

@@ -10,6 +10,7 @@ import threading
 import webbrowser
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,6 +21,7 @@ from thetahat.cli.arguments import option
 from thetahat.cli.exit_status import collect_warnings, emit, say
 from thetahat.cli.progress import Progress
 from thetahat.cli.settings_options import READING, friction_terms, with_options, with_settings
+from thetahat.connect.open_connection import FORMS, Address
 from thetahat.errors import UsageError
 from thetahat.files import as_text
 from thetahat.pipeline.settings import FRICTION, IdentifySettings, setting
@@ -65,6 +67,33 @@ class PageOptions:
         None,
         "FILE",
     )
+    foxglove: bool = setting(
+        "Also serve the run to Foxglove, on loopback, at the page's port + 1 (extra foxglove).",
+        False,
+        flags="--foxglove",
+    )
+    mcap: str | None = setting(
+        "Also write the run as MCAP, for Foxglove and PlotJuggler (extra foxglove).", None, "FILE"
+    )
+
+    def attach(self, session: Session) -> None:
+        """Show the run to Foxglove as well, where it is asked for."""
+        if not (self.foxglove or self.mcap):
+            return
+        from thetahat.live.foxglove_feed import FoxgloveFeed
+
+        shared = session.shared
+        session.publisher.feed = feed = FoxgloveFeed(
+            shared.info,
+            round(shared.started.timestamp() * 1e9),
+            port=(self.port and self.port + 1) if self.foxglove else None,
+            file=None if self.mcap is None else self._mcap_file(),
+        )
+        if feed.address is not None:
+            say(f"in Foxglove, open the connection {feed.address}")
+
+    def _mcap_file(self) -> Path:
+        return arguments.table_file(self.mcap or "", "--mcap", keep=[], kinds=(".mcap",))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,23 +222,31 @@ def listen(
         float,
         option("Expected sample rate; other rates are accepted.", metavar="HZ", show_default=True),
     ] = 1000.0,
+    via: Annotated[
+        str | None,
+        option(f"Read the robot through a connection instead: {FORMS}.", metavar="NAME"),
+    ] = None,
     json: arguments.Json = False,
     quiet: arguments.Quiet = False,
     page: PageOptions,
     identifier: IdentifierOptions,
     settings: IdentifySettings,
 ) -> None:
-    """Identify a robot from joint states received over a WebSocket, one frame per sample."""
-    file = robots.find(robot)
+    """Identify a robot from joint states received over a WebSocket, or through a connection."""
+    file, address = robots.find(robot), None if via is None else Address.parse(via)
     arguments.positive("--sample-rate", sample_rate, "Hz")
 
     def session() -> Session:
-        from thetahat.live.sample_sources import Listen
+        from thetahat.connect.sim_server import SimulationSetup
+        from thetahat.live.sample_sources import Connected, Listen
         from thetahat.live.session import Session
         from thetahat.model.io.load import load
 
-        loaded = load(file, gravity=settings.gravity)
-        return Session(Listen(loaded, identifier.settings(), rate=sample_rate))
+        loaded, wanted = load(file, gravity=settings.gravity), identifier.settings()
+        if address is not None:  # for reading only
+            connection = address.open(SimulationSetup(loaded, rate=sample_rate, clocked=True))
+            return Session(Connected(loaded, connection, wanted, rate=sample_rate))
+        return Session(Listen(loaded, wanted, rate=sample_rate))
 
     _serve(session, page, json=json, quiet=quiet)
 
@@ -229,6 +266,7 @@ def _serve(begin: Callable[[], Session], page: PageOptions, *, json: bool, quiet
         with collect_warnings(quiet=quiet), Progress(quiet=quiet) as progress:
             progress.stage("preparing")
             session = begin()
+            page.attach(session)
         over = threading.Event()
         before = {
             each: signal.signal(each, lambda *_: over.set())
@@ -269,6 +307,7 @@ def watched(run: ControlRun, page: PageOptions) -> ControlResult:
     try:
         source = Controlled(run)
         session = Session(source)
+        page.attach(session)
         server = Server(session, token=secret, host=page.host, bound=bound)
         with server, session:
             say(f"live page: {server.address}")

@@ -16,6 +16,7 @@ from thetahat.model.robot import Robot
 
 # what `write` takes: joint torques [N·m or N], joint positions [rad or m], or nothing at all
 MODES = ("torque", "position", "read-only")
+JUMP = 0.3  # [rad or m] from where a joint is to where it is commanded, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +89,16 @@ def require_mode(connection: Connection, *modes: str) -> None:
         raise UsageError(
             f"the connection takes {connection.mode} commands; this needs one for"
             f" {' or '.join(modes)} commands"
+        )
+
+
+def near_command(command: np.ndarray, q: np.ndarray | None) -> None:
+    """Refuse positions that a robot would have to jump to. q: where it is, None: unknown."""
+    away = np.inf if q is None else float(np.max(np.abs(command - q)))
+    if away > JUMP:
+        raise RefusedForSafety(
+            f"a commanded position is {away:.3g} rad or m from where the joint is; at most {JUMP:g}"
+            " are sent: begin a motion where the robot stands"
         )
 
 

@@ -17,6 +17,7 @@ from thetahat.control.loop_timing import Histogram, Quantiles, VirtualClock
 from thetahat.control.model_switch import ModelSwitch
 from thetahat.control.online_control import Measured, OnlineControl
 from thetahat.errors import UsageError, check_positive
+from thetahat.excite.trajectories import Moves
 from thetahat.excite.trajectory import Motion, Trajectory
 from thetahat.model.robot import Robot
 from thetahat.online.config import GateRules, MonitorRules, SolverConfig
@@ -27,6 +28,7 @@ from thetahat.plant.tracking import duration_of, reference
 HIGHEST_RATE = 20_000.0  # [Hz]
 MOST_CYCLES = 50_000_000
 LAST = 10.0  # [s] at the end, over which the tracking of the identified model is measured
+FAR = 0.3  # [rad or m] of a joint that is not simulated from where it should be: the end
 BLOCK = 4096  # cycles whose references are computed at once
 REPORT_EVERY = 500  # cycles between two reports of progress
 Progress = Callable[[int, int], None]  # cycles done, cycles in all
@@ -135,6 +137,7 @@ class ControlRun:
         motion: a `Motion` or a trajectory, repeated until the duration is over.
         settings: `ControlSettings`.
         journal: where everything is written down, or None.
+        approach: way from where the robot stands to where the motion begins; None: it is there.
 
     """
 
@@ -146,6 +149,7 @@ class ControlRun:
         settings: ControlSettings,
         *,
         journal: Journal | None = None,
+        approach: Moves | None = None,
     ) -> None:
         require_joints(connection, robot)
         require_mode(connection, "torque")
@@ -166,6 +170,9 @@ class ControlRun:
             self.identifier, lambda model: ComputedTorque(model, limits=limits)
         )
         self._motion, self._period = motion, duration_of(motion)
+        self._approach = approach
+        self._lead = 0.0 if approach is None else duration_of(approach)  # [s]
+        self.stopped = ""  # why it ended early, in words
         self._goals: tuple[int, Reference] | None = None
         self.count = int(settings.duration * settings.rate)
         self.online = OnlineControl(
@@ -187,10 +194,20 @@ class ControlRun:
         k = round(t * self.settings.rate)
         if self._goals is None or not 0 <= k - self._goals[0] < len(self._goals[1][0]):
             times = (k + np.arange(BLOCK)) / self.settings.rate
-            goals = reference(self._motion, np.mod(times, self._period), self.nominal)
-            self._goals = k, goals
+            self._goals = k, self._reference(times)
         at, (q, dq, ddq) = k - self._goals[0], self._goals[1]
         return q[at], dq[at], ddq[at]
+
+    def _reference(self, times: np.ndarray) -> Reference:
+        """The approach, then the motion again and again."""
+        after = np.mod(np.maximum(times - self._lead, 0.0), self._period)
+        goals = reference(self._motion, after, self.nominal)
+        if self._approach is None or times[0] >= self._lead:
+            return goals
+        first = reference(self._approach, np.minimum(times, self._lead), self.nominal)
+        early = (times < self._lead)[:, None]
+        q, dq, ddq = (np.where(early, a, b) for a, b in zip(first, goals, strict=True))
+        return q, dq, ddq
 
     # -- as a loop wants it ------------------------------------------------------------------------
 
@@ -222,6 +239,10 @@ class ControlRun:
         if k >= self.count:
             return
         self._t[k], self._error[k] = cycle.t, self.wanted(cycle.t)[0] - q
+        if not self.connection.simulated and np.nanmax(np.abs(self._error[k]), initial=0.0) > FAR:
+            self.stopped = (
+                self.stopped or f"a joint is more than {FAR:g} rad or m from where it should be"
+            )
         self._identified[k] = self.controller.identified
         if self.controller.identified:
             self.robot = self.controller.robot
@@ -239,12 +260,18 @@ class ControlRun:
         self._progress = progress
         clock = VirtualClock() if self.connection.simulated else None
         self._report = Loop(self.settings.rate, clock=clock).run(
-            self._measured, self, self.connection.write, duration=self.settings.duration
+            self._measured,
+            self,
+            self.connection.write,
+            duration=self.settings.duration,
+            until=lambda: bool(self.stopped),
         )
         return self.result()
 
     def _measured(self) -> Measured | None:
         state = self.connection.read()
+        if state is not None and state.stopped:
+            self.stopped = self.stopped or f"the robot stopped: {state.stopped}"
         return None if state is None else Measured(state.t, state.q, state.dq, state.tau)
 
     def cycles(self) -> Iterator[ControlCycle]:

@@ -39,6 +39,24 @@ def _ros2(place: str) -> Link:
     return Ros2Address.parse(place)
 
 
+def _ur(place: str) -> Link:
+    from thetahat.connect.ur import UrAddress
+
+    return UrAddress.parse(place)
+
+
+def _unitree(place: str) -> Link:
+    from thetahat.connect.unitree import UnitreeAddress
+
+    return UnitreeAddress.parse(place)
+
+
+def _franka(place: str) -> Link:
+    from thetahat.connect.franka import FrankaAddress
+
+    return FrankaAddress.parse(place)
+
+
 @dataclass(frozen=True)
 class Kind:
     """A kind of connection."""
@@ -50,6 +68,9 @@ class Kind:
 KINDS = {
     "sim": Kind("sim[:SOCKET]", _sim),
     "ros2": Kind("ros2[:STATES][,KIND=TOPIC]", _ros2),
+    "ur": Kind("ur:HOST[,constants=K/…]", _ur),
+    "unitree": Kind("unitree:ROBOT[,kp=X][,kd=X]", _unitree),
+    "franka": Kind("franka:HOST", _franka),
 }
 FORMS = ", ".join(kind.form for kind in KINDS.values())
 

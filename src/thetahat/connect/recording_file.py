@@ -17,6 +17,7 @@ from thetahat.connect.connection import RobotState
 from thetahat.connect.playback import MOTION, RAMP, WARM_UP
 from thetahat.control.journal import Journal
 from thetahat.data.formats.write_log import write_table
+from thetahat.data.formats.write_mcap import JointLog, write_mcap
 from thetahat.errors import MalformedInput, UsageError
 from thetahat.excite.trajectory import Motion
 from thetahat.model.robot import Robot
@@ -134,9 +135,14 @@ def read_recording(log: Path, robot: Robot) -> Recorded:
 
 
 def write_recording(recorded: Recorded, log: Path, robot: Robot) -> Path:
-    """Write a log with t, q., dq., tau., cmd. by joint, and seg: whole or not at all."""
+    """Write a log with t, q., dq., tau., cmd. by joint, and seg, or MCAP: whole or not at all."""
+    planned = bool(np.all(np.isfinite(recorded.cmd)))
+    if log.suffix == ".mcap":
+        wanted = recorded.cmd if planned else None
+        arrays = (recorded.t, recorded.q, recorded.dq, recorded.tau, wanted)
+        return write_mcap(log, JointLog(robot.joint_names, *arrays, runs=recorded.seg))
     kinds = {"q": recorded.q, "dq": recorded.dq, "tau": recorded.tau}
-    if np.all(np.isfinite(recorded.cmd)):
+    if planned:
         kinds["cmd"] = recorded.cmd
     names = ["t", *(f"{kind}.{joint}" for kind in kinds for joint in robot.joint_names), "seg"]
     columns = [recorded.t, *(column for array in kinds.values() for column in array.T)]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,9 @@ from thetahat.connect.connection import RobotState, checked_command
 from thetahat.errors import MissingExtra, RefusedForSafety, UsageError, known
 
 if TYPE_CHECKING:
+    from cyclonedds.domain import Domain as Settings
     from cyclonedds.domain import DomainParticipant
+    from cyclonedds.idl import IdlStruct
     from cyclonedds.pub import DataWriter
     from cyclonedds.sub import DataReader
 
@@ -102,6 +105,9 @@ def ros_domain() -> int:
     return int(text)
 
 
+_settings: dict[int, Settings] = {}  # of this process: where they go, all participants go
+
+
 class Domain:
     """A participant in a DDS domain. loopback: heard on this machine alone."""
 
@@ -112,12 +118,9 @@ class Domain:
         from cyclonedds.domain import DomainParticipant
 
         self.number = number
-        self._settings = None
-        if loopback:
-            try:
-                self._settings = Settings(number, LOOPBACK)
-            except DDSException:  # this process has it already
-                self._settings = None
+        if loopback and number not in _settings:
+            with suppress(DDSException):  # this process has it already
+                _settings[number] = Settings(number, LOOPBACK)
         self.participant: DomainParticipant | None = DomainParticipant(number)
 
     def reader(self, topic: str, message: type, depth: int) -> DataReader:
@@ -169,6 +172,14 @@ class Domain:
                     out[str(each.topic_name)] = str(each.type_name)
             time.sleep(0.05)
         return out
+
+
+def messages_of(reader: DataReader, most: int) -> list[IdlStruct] | None:
+    """Messages that came since the last call; None where their bytes cannot be read."""
+    try:
+        return [each for each in reader.take(N=most) if isinstance(each, reader.topic.data_type)]
+    except Exception:  # of any kind: bytes from anybody are taken apart by generated code
+        return None
 
 
 def wire_name(topic: str) -> str:
@@ -272,8 +283,9 @@ class Ros2Connection:
             newest, self._newest = self._newest, None
             return newest
         for reader in self._readers:
-            heard = [each for each in reader.take(N=HEARD) if hasattr(each, "header")]
-            for message in reversed(heard):
+            heard = messages_of(reader, HEARD)
+            self.rejected += heard is None
+            for message in reversed(heard or []):
                 state = self._decoded(message)
                 if state is not None:
                     return state

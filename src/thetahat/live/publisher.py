@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from thetahat.live.viewers import Viewer, ViewerList
 from thetahat.model.robot import Robot
 from thetahat.online.predict import Model, Predictor
 from thetahat.report.section import Figure, Panel
+
+if TYPE_CHECKING:
+    from thetahat.live.foxglove_feed import FoxgloveFeed
 
 # [s] between frames: of up to MANY joints, of more, and while nothing happens
 FAST, SLOW, STILL = 1 / 40, 1 / 20, 1 / 2
@@ -114,6 +117,7 @@ class Publisher:
             shared.robot, tracks=tracks, threshold=info.threshold, window=info.window
         )
         self.viewers, self.parameters = ViewerList(), LiveParameters(request)
+        self.feed: FoxgloveFeed | None = None  # others who are shown the run, set before the start
         self.scene, self._models = RobotScene(shared.robot), TorqueModels(shared.robot)
         self._recent, self._gate = RecentRows(shared.robot, RECENT), shared.gate
         self.contacts = ContactWatch(shared.robot)
@@ -214,14 +218,20 @@ class Publisher:
         if len(rows):
             x = None if snapshot is None else snapshot.x
             external = self.contacts.add(rows, x, shared.gate)
-            self.panels.add(rows, *self._models.torques(rows.filtered), external)
+            torques = self._models.torques(rows.filtered)
+            self.panels.add(rows, *torques, external)
+            if self.feed is not None:
+                self.feed.rows(rows, torques)
             for event in self.contacts.events():
                 shared.events.add(event.t, "contact", event.sentence)
             self._recent.add(rows)
             self.t, self.scene.q = float(rows.t[-1]), rows.q[-1]
             self._identified = bool(rows.identified[-1])
         while shared.updates:
-            self.panels.add_update(*shared.updates.popleft())
+            update = shared.updates.popleft()
+            self.panels.add_update(*update)
+            if self.feed is not None:
+                self.feed.gate(*update)
         self._gate = shared.gate
         if len(rows) and now - self._cycle_at >= CYCLES:
             self._cycle_at, self._cycle = now, shared.quantiles()
@@ -232,10 +242,15 @@ class Publisher:
         """Return the messages that all viewers get beside the frame."""
         shared, now = self._shared, time.monotonic()
         shared.events.flush(self.t, over=shared.ended)
-        out = [messages.to_json(event) for event in shared.events.new()]
-        if self.parameters.receive():
+        events, table = shared.events.new(), self.parameters.receive()
+        out = [messages.to_json(event) for event in events]
+        if table:
             out.append(messages.to_json({"type": "parameters", **self.parameters.message()}))
-        if self.viewers and now - self.began >= STARTED:
+        if self.feed is not None:
+            self.feed.events(events)
+            if table:
+                self.feed.parameters(self.parameters.message(), self.parameters.table.theta)
+        if (self.viewers or self.feed is not None) and now - self.began >= STARTED:
             self.parameters.request(shared.snapshot)
         theta = self.parameters.table.theta
         theta = shared.robot.theta if theta is None else theta

@@ -1,4 +1,5 @@
-"""Sources of samples: a running study, a log played back, or joint states received.
+"""Sources of samples: a running study, a log played back, joint states received, or a robot behind
+a connection.
 
 Each yields a `Step` per sample, in time with a `PlaybackClock`.
 """
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from thetahat.connect.connection import Connection, require_joints
 from thetahat.connect.control_run import ControlRun
 from thetahat.control.model_switch import ModelSwitch
 from thetahat.data.log import Log
@@ -36,6 +38,7 @@ NEVER = 1e9  # [s]: a gap in a log does not reset the identifier, as a log is of
 # [s] that a loop may be early before it sleeps: waking up for every cycle costs more than the cycle
 AHEAD = 2e-3
 SLICE = 0.05  # [s] of a sleep at most, so that a command is noticed
+POLL = 5e-4  # [s] between two looks at a robot that has no new sample
 BEHIND = 0.25  # [s] that a loop may be late and still catch up
 
 
@@ -291,6 +294,48 @@ class Listen(Source):
             begun = cpu()
             identifier.push(sample.t - first, sample.q, sample.dq, sample.tau)
             yield Step(identifier.clock, sample.q, None, identifier.gate.open, cpu() - begun)
+
+
+class Connected(Source):
+    """A robot behind a connection, which is only read; `steps` closes it."""
+
+    mode = "connection"
+
+    def __init__(
+        self, robot: Robot, connection: Connection, settings: Settings, *, rate: float = 1000.0
+    ) -> None:
+        require_scalar_joints(robot)
+        require_joints(connection, robot)
+        super().__init__(robot.name, robot, _identifier(robot, settings, run_in="process"), rate)
+        self._connection, self._lost = connection, 0
+        self.provenance = {"settings": _as_data(settings)}
+
+    @property
+    def lost(self) -> int:
+        """Samples that could not be believed."""
+        return self._lost
+
+    def steps(self, clock: PlaybackClock) -> Iterator[Step]:
+        """Yield samples until it is stopped; identification goes on while the page is paused."""
+        cpu, identifier, joints = time.thread_time_ns, self.identifier, self.nominal.nv
+        first: float | None = None
+        looked = time.monotonic()
+        try:
+            while not clock.stopped:
+                state = self._connection.read()
+                if state is None or not state.is_valid(joints):
+                    self._lost += state is not None
+                    if time.monotonic() - looked > SLICE:
+                        looked = time.monotonic()
+                        clock.idle()
+                    time.sleep(POLL)
+                    continue
+                first = state.t if first is None else first
+                begun = cpu()
+                identifier.push(state.t - first, state.q, state.dq, state.tau)
+                yield Step(identifier.clock, state.q, None, identifier.gate.open, cpu() - begun)
+        finally:
+            self._connection.close()
 
 
 def _identifier(

@@ -184,6 +184,8 @@ class Session:
             if self._thread is not None:
                 self._thread.join(timeout=10.0)
         self.publisher.stop()
+        if self.publisher.feed is not None:
+            self.publisher.feed.close()
         self.worker.close()
         sys.setswitchinterval(self._interval)
 
