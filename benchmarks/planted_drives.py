@@ -14,6 +14,7 @@ import numpy as np
 
 STEP = 1e-4  # [s] of MuJoCo
 KINDS = ("arm", "quadruped", "hobby")
+RADIANS = '<compiler angle="radian"/>'
 OPTION = f'<option timestep="{STEP}" integrator="implicitfast" iterations="30"/>'
 
 
@@ -130,7 +131,7 @@ def quadruped(drives: PlantedDrives | None, rng: np.random.Generator) -> str:
 
 
 def _document(bodies: str) -> str:
-    return f"<mujoco>{OPTION}<worldbody>{bodies}</worldbody></mujoco>"
+    return f"<mujoco>{RADIANS}{OPTION}<worldbody>{bodies}</worldbody></mujoco>"
 
 
 def robot_of(kind: str, seed: int, *, joints: int | None = None) -> PlantedRobot:

@@ -54,9 +54,11 @@ UNKNOWN_SCALE = 0.5  # standard deviation of log kp from which a joint's scale i
 # reported parameters, and those that share the scale of kp
 REPORTED = (
     *("armature", "viscous", "coulomb", "kp", "kd", "damping", "delay", "bias", "offset", "limit"),
-    *("stribeck", "stribeck_speed", "load", "quadratic", "backlash"),
+    *("stribeck", "stribeck_speed", "load", "quadratic", "deadband", "backlash", "back_emf"),
 )
 SCALED = ("armature", "viscous", "coulomb", "kp", "kd", "damping", "offset", "limit", "stribeck")
+SCALED = (*SCALED, "back_emf")
+IF_FITTED = ("deadband", "backlash", "back_emf")  # zero in the model of most joints, and not shown
 NEVER_NEGATIVE = tuple(name for name in REPORTED if name not in ("bias", "offset"))
 
 
@@ -216,10 +218,9 @@ class ActuatorIdentification:
         scale = self.identified.uncertainty.std(at, "kp", seen=True)
         unknown = scale is not None and scale > UNKNOWN_SCALE
         still = not bool(self.identified.moving[at])
-        if std["backlash"] is None:  # play behind the encoder does not show
-            value["backlash"] = None
         for each in REPORTED:
-            if still or (unknown and each in SCALED) or (each == "limit" and std[each] is None):
+            absent = each in ("limit", *IF_FITTED) and std[each] is None
+            if still or absent or (unknown and each in SCALED):
                 value[each] = std[each] = None
         if name in self._unsplit:
             value["armature"] = std["armature"] = None
@@ -253,16 +254,13 @@ class ActuatorIdentification:
         raw = dict(zip(NAMES, map(float, self.drives.values[at]), strict=True))
         out = {each: raw[each] for each in REPORTED if each in raw}
         out["damping"] = raw["kd"] + raw["viscous"]
-        out["backlash"] = 2.0 * raw["deadband"]
         out["limit"] = min(raw["limit"], NO_LIMIT)
         return out
 
     def _std(self, at: int, name: str) -> float | None:
         if name == "damping":
             return self.identified.uncertainty.std_of_sum(at, ("kd", "viscous"))
-        raw = {"backlash": "deadband"}.get(name, name)
-        std = self.identified.uncertainty.std(at, raw)
-        return None if std is None else (2.0 * std if name == "backlash" else std)
+        return self.identified.uncertainty.std(at, name)
 
     def _per_kp(self, at: int) -> Fields:
         """Ratios to kp, known even where the scale is not: [s²], [s], [rad]."""

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from thetahat.identification.actuators.backlash_selection import with_earned_backlash
 from thetahat.identification.actuators.drive_fit import DriveFit, SimulationError, fit_drives
 from thetahat.identification.actuators.drive_log import DriveLog, Segment
 from thetahat.identification.actuators.drive_parameters import (
+    BACKLASH,
     BIAS,
     KD,
     LIMIT,
@@ -82,6 +84,8 @@ def identify_drives(
     rollout = DriveRollout(robot, log)
     some = SimulationError(rollout, few)
     fit = fit_drives(some, fit.drives)
+    stage("looking for backlash")
+    fit = with_earned_backlash(some, fit)
     stage("choosing friction terms")
     chosen = with_free_kd(with_earned_terms(some, fit.drives), known)
     if np.any(chosen.free != fit.drives.free):
@@ -98,7 +102,7 @@ def identify_drives(
         freed = with_covariance(freed, log, few, fit.drives)
         uncertainty = uncertainty.beside_links(freed.covariance)
     earned = tuple(
-        NAMES[k] for k in (*CANDIDATES, NAMES.index("limit")) if fit.drives.free[:, k].any()
+        NAMES[k] for k in (*CANDIDATES, LIMIT, BACKLASH) if fit.drives.free[:, k].any()
     )
     return IdentifiedDrives(fit, uncertainty, moving, earned, robot, freed)
 
@@ -163,7 +167,7 @@ def _screened(segments: list[Segment]) -> list[Segment]:
 def _without_zeros(drives: DriveParameters) -> DriveParameters:
     """Terms that fell to zero are not in the model."""
     free = drives.free.copy()
-    for k in CANDIDATES:
+    for k in (*CANDIDATES, BACKLASH):
         free[:, k] &= drives.values[:, k] > 0.0
     return DriveParameters(drives.values, free)
 

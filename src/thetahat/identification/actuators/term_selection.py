@@ -1,5 +1,5 @@
-"""Terms of the drives that must earn their place: torque limit, Stribeck, load-dependent and
-quadratic friction, dead zone.
+"""Terms of the drives that must earn their place: torque limit and how it falls with speed,
+Stribeck, load-dependent and quadratic friction, dead zone of the loop.
 
 A term is added to a joint where the Gauss–Newton step that includes it is predicted to improve the
 log-likelihood by more than a threshold (a score test), rows that are correlated counted once. A
@@ -18,6 +18,7 @@ from thetahat.identification.actuators.drive_fit import (
 )
 from thetahat.identification.actuators.drive_log import Segment
 from thetahat.identification.actuators.drive_parameters import (
+    BACK_EMF,
     DEADBAND,
     KP,
     LOAD,
@@ -30,7 +31,7 @@ from thetahat.identification.actuators.drive_parameters import (
 )
 
 WORTH = 6.0  # log-likelihood that a term must be predicted to gain
-CANDIDATES = (STRIBECK, LOAD, QUADRATIC, DEADBAND)
+CANDIDATES = (STRIBECK, LOAD, QUADRATIC, DEADBAND, BACK_EMF)
 LIMITS = (0.9, 0.75, 0.6, 0.5, 0.4, 0.3)  # of the largest torque that the simulation asked for
 
 
