@@ -74,9 +74,9 @@ def command_at(t, u, joint, first, row, time):
 
 
 @inline
-def friction_slopes(p, i, v, dtau_dv, dtau_dq, sign, G):
-    """Derivatives of dry friction at joint i: G[k] by parameters but those that act through τ,
-    returned by v and q.
+def friction_slopes(p, i, v, G):
+    """Derivatives of dry friction at joint i but those through τ: G[k] by parameters, returned: by
+    the motor's speed.
     """
     speed = p[i, STRIBECK_SPEED]
     slow = v / speed
@@ -84,29 +84,29 @@ def friction_slopes(p, i, v, dtau_dv, dtau_dq, sign, G):
     G[COULOMB], G[STRIBECK] = 1.0, share
     G[STRIBECK_SPEED] = p[i, STRIBECK] * share * 2.0 * slow * slow / speed
     G[QUADRATIC] = v * v
-    by_v = -p[i, STRIBECK] * share * 2.0 * slow / speed + 2.0 * p[i, QUADRATIC] * v
-    by_v += p[i, LOAD] * sign * dtau_dv
-    return by_v, p[i, LOAD] * sign * dtau_dq
+    return -p[i, STRIBECK] * share * 2.0 * slow / speed + 2.0 * p[i, QUADRATIC] * v
 
 
 @inline
-def joint_slopes(p, i, u, du, q, v, new, h, inertia, G):
-    """Derivatives of joint i's row of the step: G[k] by its parameters; returned: by q and by v."""
+def joint_slopes(p, i, u, du, q, v, w, v_new, w_new, h, inertia, G):
+    """Derivatives of the row of joint i's motor: G[k] by its parameters; returned: by q, by the
+    encoder's speed v and by the motor's w.
+    """
     for k in range(PARAMETERS):
         G[k] = 0.0
-    spring, stiffness, loss, tau, limited = drive_law(p, i, u, q, v)
+    spring, stiffness, kd, loss, tau, limited = drive_law(p, i, u, q, v, w)
     side = 1.0 if spring > 0.0 else (-1.0 if spring < 0.0 else 0.0)
     damping = p[i, VISCOUS] + loss
     sign = 1.0 if tau > 0.0 else -1.0
-    direction = 1.0 if new > 0.0 else -1.0
-    f_by_v, f_by_q = friction_slopes(p, i, v, -loss, -stiffness, sign, G)
+    direction = 1.0 if w_new > 0.0 else -1.0
+    f_by_w = friction_slopes(p, i, w, G)
     for k in range(PARAMETERS):
         G[k] *= -h * direction
     G[LOAD] = -h * direction * abs(tau)
     carried = 1.0 - direction * sign * p[i, LOAD]  # a drive's torque less the friction it makes
     if limited:
         G[LIMIT] = h * side * carried
-        G[BACK_EMF] = h * direction * sign * p[i, LOAD] * v
+        G[BACK_EMF] = h * direction * sign * p[i, LOAD] * w
     else:
         G[KP] = h * spring / p[i, KP] * carried if p[i, KP] > 0.0 else 0.0
         G[BIAS] = -h * stiffness * carried
@@ -114,21 +114,24 @@ def joint_slopes(p, i, u, du, q, v, new, h, inertia, G):
         G[DEADBAND] = -h * stiffness * side * carried
         G[KD] = h * direction * sign * p[i, LOAD] * v
     G[OFFSET] = -h
-    z = h * damping / inertia
+    z = h * (damping + kd) / inertia
     weight, slope = damping_weight(z), weight_slope(z)
-    # of −h θ d v' − h (1 − θ) d v − (θ − ½) h² k v', by θ and by d
-    by_weight = -h * damping * (new - v) - h * h * stiffness * new
-    by_damping = -h * weight * new - h * (1.0 - weight) * v + by_weight * slope * h / inertia
+    # of −h θ (d w' + kd v') − h (1 − θ) (d w + kd v) − (θ − ½) h² k v', by θ, by d and by kd
+    by_weight = -h * damping * (w_new - w) - h * kd * (v_new - v) - h * h * stiffness * v_new
+    through = by_weight * slope * h / inertia
+    by_damping = -h * weight * w_new - h * (1.0 - weight) * w + through
     G[VISCOUS] = by_damping
     if limited:
         G[BACK_EMF] += by_damping
     else:
-        G[KD] += by_damping
+        G[KD] += -h * weight * v_new - h * (1.0 - weight) * v + through
         if stiffness > 0.0:
-            G[KP] -= (weight - 0.5) * h * h * new
-    G[ARMATURE] = -(new - v) - by_weight * slope * z / inertia
-    by_v = -h * (1.0 - weight) * damping - h * direction * f_by_v
-    return -h * stiffness - h * direction * f_by_q, by_v
+            G[KP] -= (weight - 0.5) * h * h * v_new
+    G[ARMATURE] = -(w_new - w) - by_weight * slope * z / inertia
+    loaded = h * direction * sign * p[i, LOAD]  # friction by the drive's torque
+    by_v = -h * (1.0 - weight) * kd + loaded * kd
+    by_w = -h * (1.0 - weight) * damping - h * direction * f_by_w + loaded * loss
+    return -h * stiffness + loaded * stiffness, by_v, by_w
 
 
 @inline
@@ -152,7 +155,7 @@ def gear_slopes(motor, slack, push, rhs, moved, h, new, mode, S, nv):
                     rhs[i, c] += push[i, c] - motor[1, i] * ahead
                 else:
                     rhs[i, c] = -ahead
-            S[i * nv + i] += motor[1, i]
+            S[i * nv + i] += motor[1, i] + motor[5, i]
     for j in range(nv):
         if new[j] == 0.0 and mode[j] != 2.0:
             for i in range(nv):
@@ -169,7 +172,8 @@ def motor_slopes(motor, slack, push, rhs, moved, h, mode, dw, nv):
             continue
         for c in range(rhs.shape[1]):
             if mode[i] == 0.0:
-                dw[i, c] = push[i, c] / motor[1, i] if motor[0, i] != 0.0 else 0.0
+                turned = push[i, c] - motor[5, i] * rhs[i, c]
+                dw[i, c] = turned / motor[1, i] if motor[0, i] != 0.0 else 0.0
                 slack[i, c] += h * (dw[i, c] - rhs[i, c])
             else:
                 side = 0.5 * mode[i] if moved[i, c] == BACKLASH else 0.0
@@ -241,7 +245,7 @@ def simulate_sensitivities(
     b, f, u, base = np.zeros(nv), np.zeros(nv), np.zeros(nv), np.zeros(nv)
     dq, dv, rhs = np.zeros((nv, columns)), np.zeros((nv, columns)), np.zeros((nv, columns))
     push, slacks, dw = np.zeros(dq.shape), np.zeros(dq.shape), np.zeros(dq.shape)
-    motor, slack, mode, moving = np.zeros((5, nv)), np.zeros(nv), np.zeros(nv), np.zeros(nv)
+    motor, slack, mode, moving = np.zeros((6, nv)), np.zeros(nv), np.zeros(nv), np.zeros(nv)
     turning = np.zeros(nv)
     G = np.zeros(PARAMETERS)
     for at in range(jobs.shape[0]):
@@ -315,15 +319,16 @@ def simulate_sensitivities(
                     du = command_at(t, command, i, run, row, start + h)
                     du = (du - command_at(t, command, i, run, row, start)) / h
                     new = v[i] if mode[i] == 2.0 else motor[0, i]
-                    state = (u[i], du, base[i], turning[i], new)
-                    by_q, by_v = joint_slopes(p, i, *state, h, inertia, G)
+                    state = (u[i], du, base[i], old[i], turning[i], v[i], new)
+                    by_q, by_v, by_w = joint_slopes(p, i, *state, h, inertia, G)
                     total = force[i]
                     for j in range(nv):
                         total += M[i * nv + j] * (v[j] - old[j]) / h
                     for c in range(columns):
                         rhs[i, c] = 0.0
                         speed = dv[i, c] if mode[i] == 2.0 else dw[i, c]
-                        push[i, c] = by_q * dq[i, c] + (by_v + p[i, ARMATURE]) * speed
+                        push[i, c] = by_q * dq[i, c] + by_v * dv[i, c]
+                        push[i, c] += (by_w + p[i, ARMATURE]) * speed
                         if moved[i, c] >= 0:
                             push[i, c] += G[moved[i, c]]
                     for j in range(nv):

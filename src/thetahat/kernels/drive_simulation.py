@@ -20,9 +20,9 @@ scheme), 1 where it is all damping (the midpoint rule for its position), so that
 inertia nor damping depend on the length of the step to first order.
 
 A gear with backlash lets its motor run ahead of the link, whose position the encoder shows, by
-±backlash/2. Rotor, friction, kd and offset are then the motor's, which moves with a speed w of its
-own, and the minimum is subject to |slack + h (w − v)| ≤ backlash/2 of every joint: motor and link
-move apart, or one pushes the other without bouncing off.
+±backlash/2. Rotor, friction, offset and back_emf are then the motor's, which moves with a speed w
+of its own, kp and kd act on what the encoder shows, and |slack + h (w − v)| ≤ backlash/2 holds at
+the end of every step: motor and link move apart, or one pushes the other without bouncing off.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ def solve_friction(A, b, f, v, nv):
 def solve_gears(A, b, f, v, motor, nv):
     """The same with motors that may move apart from their links, in place.
 
-    motor: (5, nv): speed, inertia, momentum, and how much faster than its link it may turn at least
-    and at most; without inertia where it is not apart.
+    motor: (6, nv): speed, inertia, momentum, how much faster than its link it may turn at least and
+    at most, and how its momentum falls with the link's speed; no inertia where there is no backlash.
     """
     for _ in range(SWEEPS):
         change = 0.0
@@ -129,11 +129,13 @@ def solve_gears(A, b, f, v, motor, nv):
             if motor[1, i] == 0.0:
                 new = soft(r, f[i]) / a
             else:
-                new, own = r / a, soft(motor[2, i], f[i]) / motor[1, i]
+                new, loop = r / a, motor[5, i]
+                own = soft(motor[2, i] - loop * new, f[i]) / motor[1, i]
                 ahead = own - new
                 if ahead < motor[3, i] or ahead > motor[4, i]:
                     ahead = motor[3, i] if ahead < motor[3, i] else motor[4, i]
-                    own = soft(r + a * ahead + motor[2, i], f[i]) / (a + motor[1, i])
+                    own = soft(r + (a + loop) * ahead + motor[2, i], f[i])
+                    own /= a + loop + motor[1, i]
                     new = own - ahead
                 motor[0, i] = own
             change = max(change, abs(new - v[i]))
@@ -143,20 +145,20 @@ def solve_gears(A, b, f, v, motor, nv):
 
 
 @inline
-def drive_law(p, i, u, q, v):
-    """Return the drive's torque at rest, how it falls with q and with v, the torque, and whether it
-    is limited.
+def drive_law(p, i, u, q, v, w):
+    """Return the drive's torque at rest, how it falls with q, with the encoder's speed v and with
+    the motor's w, the torque, and whether it is limited.
     """
     e, band = u - q - p[i, BIAS], p[i, DEADBAND]
     stiffness = p[i, KP] if abs(e) > band else 0.0
     e = e - band if e > band else (e + band if e < -band else 0.0)
-    spring, slope = p[i, KP] * e, p[i, KD]
-    tau, limit, lost = spring - p[i, KD] * v, p[i, LIMIT], p[i, BACK_EMF] * v
+    spring, by_v, by_w = p[i, KP] * e, p[i, KD], 0.0
+    tau, limit, lost = spring - p[i, KD] * v, p[i, LIMIT], p[i, BACK_EMF] * w
     limited = tau >= limit - lost or tau <= -limit - lost
     if limited:
         spring = limit if tau >= limit - lost else -limit
-        tau, stiffness, slope = spring - lost, 0.0, p[i, BACK_EMF]
-    return spring, stiffness, slope, tau, limited
+        tau, stiffness, by_v, by_w = spring - lost, 0.0, 0.0, p[i, BACK_EMF]
+    return spring, stiffness, by_v, by_w, tau, limited
 
 
 @inline
@@ -168,7 +170,7 @@ def drive_step(p, u, q, v, motor, slack, h, M, bias_force, b, f, nv):
     for i in range(nv):
         geared = p[i, BACKLASH] > 0.0
         turning = motor[0, i] if geared else v[i]
-        spring, stiffness, damping, tau, _ = drive_law(p, i, u[i], q[i], turning)
+        spring, stiffness, kd, damping, tau, _ = drive_law(p, i, u[i], q[i], v[i], turning)
         damping += p[i, VISCOUS]
         slow = turning / p[i, STRIBECK_SPEED]
         f[i] = h * (
@@ -177,23 +179,24 @@ def drive_step(p, u, q, v, motor, slack, h, M, bias_force, b, f, nv):
             + p[i, LOAD] * abs(tau)
             + p[i, QUADRATIC] * turning * turning
         )
-        weight = damping_weight(h * damping / (M[i * nv + i] + p[i, ARMATURE]))
-        push = h * (spring - p[i, OFFSET] - (1.0 - weight) * damping * turning)
-        more = h * (weight * damping + (weight - 0.5) * h * stiffness)
+        weight = damping_weight(h * (damping + kd) / (M[i * nv + i] + p[i, ARMATURE]))
+        push = h * (spring - p[i, OFFSET] - (1.0 - weight) * (damping * turning + kd * v[i]))
+        loop = h * (weight * kd + (weight - 0.5) * h * stiffness)
         total = -h * bias_force[i]
         for j in range(nv):
             total += M[i * nv + j] * v[j]
         motor[1, i] = 0.0
         if geared:
             apart = True
-            motor[1, i] = p[i, ARMATURE] + more
+            motor[1, i] = p[i, ARMATURE] + h * weight * damping
             motor[2, i] = p[i, ARMATURE] * turning + push
             motor[3, i] = (-0.5 * p[i, BACKLASH] - slack[i]) / h
             motor[4, i] = (0.5 * p[i, BACKLASH] - slack[i]) / h
+            motor[5, i] = loop
             b[i] = total
         else:
             b[i] = total + p[i, ARMATURE] * v[i] + push
-            M[i * nv + i] += p[i, ARMATURE] + more
+            M[i * nv + i] += p[i, ARMATURE] + h * weight * damping + loop
     if apart:
         solve_gears(M, b, f, v, motor, nv)
     else:
@@ -227,7 +230,7 @@ def simulate_drives(
     still, force = np.zeros((WIDTH, nv)), np.zeros((WIDTH, nv))
     M, none = np.zeros((WIDTH, nv * nv)), np.zeros((WIDTH, 0))
     b, f, u = np.zeros(nv), np.zeros(nv), np.zeros(nv)
-    motor, slack = np.zeros((WIDTH, 5, nv)), np.zeros((WIDTH, nv))
+    motor, slack = np.zeros((WIDTH, 6, nv)), np.zeros((WIDTH, nv))
     for tile in range(0, jobs.shape[0], WIDTH):
         count = min(WIDTH, jobs.shape[0] - tile)
         longest = 0

@@ -13,10 +13,8 @@ from thetahat.identification.actuators.drive_log import DriveLog, Segment
 from thetahat.identification.actuators.drive_parameters import (
     BACKLASH,
     BIAS,
-    KD,
     LIMIT,
     NAMES,
-    VISCOUS,
     DriveParameters,
 )
 from thetahat.identification.actuators.drive_rollout import DriveRollout
@@ -28,7 +26,11 @@ from thetahat.identification.actuators.free_links import (
     with_covariance,
 )
 from thetahat.identification.actuators.linear_start import linear_start
-from thetahat.identification.actuators.term_selection import CANDIDATES, with_earned_terms
+from thetahat.identification.actuators.term_selection import (
+    CANDIDATES,
+    with_earned_terms,
+    with_free_kd,
+)
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
 
@@ -85,9 +87,9 @@ def identify_drives(
     some = SimulationError(rollout, few)
     fit = fit_drives(some, fit.drives)
     stage("looking for backlash")
-    fit = with_earned_backlash(some, fit)
+    fit = with_earned_backlash(some, fit, kd_known=np.isfinite(known.kd))
     stage("choosing friction terms")
-    chosen = with_free_kd(with_earned_terms(some, fit.drives), known)
+    chosen = with_free_kd(with_earned_terms(some, fit.drives), np.isfinite(known.kd))
     if np.any(chosen.free != fit.drives.free):
         fit = fit_drives(some, chosen)
     everything = some
@@ -126,18 +128,6 @@ def start_of(
     for name in ("viscous", "coulomb", "armature", "delay", "offset"):
         drives = drives.with_free(name, moving)
     return drives.with_free("bias", moving & ~upright_axes(robot))
-
-
-def with_free_kd(drives: DriveParameters, known: KnownGains) -> DriveParameters:
-    """Return drives whose kd is fitted beside viscous friction where the torque is limited: the
-    limit holds kd's torque, and not friction's, so that the two are no longer one column.
-    """
-    values, split = drives.values.copy(), drives.free[:, LIMIT] & ~np.isfinite(known.kd)
-    half = 0.5 * values[split, VISCOUS]
-    values[split, VISCOUS], values[split, KD] = half, half
-    free = drives.free.copy()
-    free[:, KD] = split
-    return DriveParameters(values, free)
 
 
 def upright_axes(robot: Robot) -> np.ndarray:

@@ -19,14 +19,18 @@ from thetahat.identification.actuators.drive_fit import (
 from thetahat.identification.actuators.drive_log import Segment
 from thetahat.identification.actuators.drive_parameters import (
     BACK_EMF,
+    BACKLASH,
     DEADBAND,
+    KD,
     KP,
+    LIMIT,
     LOAD,
     NAMES,
     PER_KP,
     QUADRATIC,
     STEPS,
     STRIBECK,
+    VISCOUS,
     DriveParameters,
 )
 
@@ -58,6 +62,19 @@ def with_earned_terms(error: SimulationError, drives: DriveParameters) -> DriveP
     for parameter in CANDIDATES:
         out = out.with_free(NAMES[parameter], chosen[:, parameter])
     return _at_small_values(out)
+
+
+def with_free_kd(drives: DriveParameters, known: np.ndarray) -> DriveParameters:
+    """Return drives whose kd is fitted beside viscous friction where both are told apart: where the
+    torque is limited, which holds kd's torque and not friction's, and where a gear has backlash,
+    which friction's motor crosses and kd's encoder does not. known: at which joints kd is given.
+    """
+    values, free = drives.values.copy(), drives.free.copy()
+    split = (free[:, LIMIT] | free[:, BACKLASH]) & ~known & ~free[:, KD]
+    half = 0.5 * values[split, VISCOUS]
+    values[split, VISCOUS], values[split, KD] = half, half
+    free[:, KD] |= split
+    return DriveParameters(values, free)
 
 
 def _best(trial: DriveParameters, H: np.ndarray, g: np.ndarray, joint: int) -> int | None:
