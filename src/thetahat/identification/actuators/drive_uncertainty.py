@@ -25,6 +25,7 @@ from thetahat.identification.actuators.drive_fit import (
     correlation_rows,
 )
 from thetahat.identification.actuators.drive_parameters import (
+    BACKLASH,
     BIAS,
     DELAY,
     KD,
@@ -38,8 +39,9 @@ from thetahat.identification.actuators.drive_parameters import (
 BLOCK = 2.0  # times the rows that count as one, in a block
 SHORTEST_BLOCK = 1.0  # [s]
 FEWEST_BLOCKS = 12
-# Standard deviations between simulators, seen on five planted robots: relative, [s], [rad].
-RELATIVE, DELAYS, BIASES = 4e-3, 1e-4, 1e-3
+# Standard deviations between simulators, seen on five planted robots: relative, [s], [rad]; of
+# backlash on three more [rad].
+RELATIVE, DELAYS, BIASES, BACKLASHES = 4e-3, 1e-4, 1e-3, 3e-4
 
 UNDETERMINED = (
     "the log does not determine the drives: their equations are singular; record a motion in which"
@@ -119,7 +121,8 @@ def _between_simulators(drives: DriveParameters) -> np.ndarray:
         elif parameter in PER_KP:
             out[at] = RELATIVE * abs(value)
         else:
-            out[at] = {DELAY: DELAYS, BIAS: BIASES}.get(int(parameter), 0.0)
+            allowances = {DELAY: DELAYS, BIAS: BIASES, BACKLASH: BACKLASHES}
+            out[at] = allowances.get(int(parameter), 0.0)
     return out
 
 
