@@ -117,7 +117,7 @@ def solve_gears(A, b, f, v, motor, nv):
     """The same with motors that may move apart from their links, in place.
 
     motor: (6, nv): speed, inertia, momentum, how much faster than its link it may turn at least and
-    at most, and how its momentum falls with the link's speed; no inertia where there is no backlash.
+    at most, and how its momentum falls with the link's speed; no inertia where no backlash is.
     """
     for _ in range(SWEEPS):
         change = 0.0

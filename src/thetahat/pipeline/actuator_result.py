@@ -16,6 +16,7 @@ from thetahat.identification.actuators.actuator_verdict import with_actuator_ver
 from thetahat.identification.actuators.drive_log import DriveLog
 from thetahat.identification.actuators.drive_motion import DriveMotion
 from thetahat.identification.actuators.drive_parameters import (
+    KD,
     KP,
     LOGARITHMIC,
     NAMES,
@@ -167,6 +168,7 @@ class ActuatorIdentification:
             "freed": None
             if self.identified.links is None
             else describe_links(self.identified.links),
+            "efforts": self._efforts(),
             "parity": None,
             "base": "fixed",
             "converged": bool(self.identified.fit.converged),
@@ -260,7 +262,44 @@ class ActuatorIdentification:
     def _std(self, at: int, name: str) -> float | None:
         if name == "damping":
             return self.identified.uncertainty.std_of_sum(at, ("kd", "viscous"))
+        if name in ("kd", "viscous") and self._by_effort(at):
+            return self._std_of_split(at, name)
         return self.identified.uncertainty.std(at, name)
+
+    def _by_effort(self, at: int) -> bool:
+        """Whether the drive's current or duty cycle told kd from viscous friction."""
+        law, free = self.identified.efforts, self.drives.free
+        given = np.isfinite(self.known.kd[at])
+        return law is not None and bool(law.told[at]) and not given and not free[at, KD]
+
+    def _std_of_split(self, at: int, name: str) -> float:
+        """Return the standard deviation of kd as the readings tell it, or of the friction left."""
+        law, kp = self.identified.efforts, self.drives.values[at, KP]
+        assert law is not None
+        scale = self.identified.uncertainty.std(at, "kp") or 0.0
+        kd = float(np.hypot(law.kd_per_kp_std[at] * kp, law.kd_per_kp[at] * scale))
+        if name == "kd":
+            return kd
+        return float(np.hypot(kd, self.identified.uncertainty.std(at, "viscous") or 0.0))
+
+    def _efforts(self) -> Fields | None:
+        """Return what the readings tell of the drives, by joint."""
+        law = self.identified.efforts
+        if law is None:
+            return None
+        numbers = zip(self.robot.joint_names, law.gain, law.gain_std, law.r2, strict=True)
+        kp = self.drives.values[:, KP]
+        return {
+            name: None
+            if not told
+            else {
+                "torque_per_reading": float(kp[at] / gain),
+                "gain": float(gain),
+                "std": float(std),
+                "r2": float(r2),
+            }
+            for at, (told, (name, gain, std, r2)) in enumerate(zip(law.told, numbers, strict=True))
+        }
 
     def _per_kp(self, at: int) -> Fields:
         """Ratios to kp, known even where the scale is not: [s²], [s], [rad]."""

@@ -54,9 +54,7 @@ def with_earned_backlash(
     return fit
 
 
-def _searched(
-    error: SimulationError, fit: DriveFit, kd_known: np.ndarray, rows: float
-) -> DriveFit:
+def _searched(error: SimulationError, fit: DriveFit, kd_known: np.ndarray, rows: float) -> DriveFit:
     """Return the fit after grids and fits in turn, as long as a grid finds better widths."""
     for _ in range(ROUNDS):
         start = _from_grid(error, fit, rows)

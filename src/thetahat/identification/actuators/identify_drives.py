@@ -19,6 +19,7 @@ from thetahat.identification.actuators.drive_parameters import (
 )
 from thetahat.identification.actuators.drive_rollout import DriveRollout
 from thetahat.identification.actuators.drive_uncertainty import DriveUncertainty, drive_uncertainty
+from thetahat.identification.actuators.effort_law import EffortLaw, effort_law, with_told_kd
 from thetahat.identification.actuators.free_links import (
     FreeLinks,
     LinkFit,
@@ -59,6 +60,7 @@ class IdentifiedDrives:
     friction: tuple[str, ...]  # terms that earned their place somewhere
     robot: Robot  # whose links were simulated
     links: LinkFit | None = None  # where they were free
+    efforts: EffortLaw | None = None  # where the log has the drives' current or duty cycle
 
 
 def identify_drives(
@@ -97,16 +99,17 @@ def identify_drives(
         stage("fitting the drives: all rows")
         everything = SimulationError(rollout, segments)
         fit = fit_drives(everything, fit.drives, most_steps=FINAL_STEPS)
+    law = effort_law(log, fit.drives, moving)
+    if law is not None:
+        fit = replace(fit, drives=with_told_kd(fit.drives, law, np.isfinite(known.kd)))
     fit = replace(fit, drives=_without_zeros(fit.drives))
     stage("computing intervals")
     uncertainty = drive_uncertainty(everything, fit)
     if freed is not None:
         freed = with_covariance(freed, log, few, fit.drives)
         uncertainty = uncertainty.beside_links(freed.covariance)
-    earned = tuple(
-        NAMES[k] for k in (*CANDIDATES, LIMIT, BACKLASH) if fit.drives.free[:, k].any()
-    )
-    return IdentifiedDrives(fit, uncertainty, moving, earned, robot, freed)
+    earned = tuple(NAMES[k] for k in (*CANDIDATES, LIMIT, BACKLASH) if fit.drives.free[:, k].any())
+    return IdentifiedDrives(fit, uncertainty, moving, earned, robot, freed, law)
 
 
 def start_of(
