@@ -2,7 +2,7 @@
 
 A drive whose current makes its torque τ = kp (command(t − delay) − q − bias) − kd q̇ reads
 
-    reading = a (command(t − delay) − q) − b q̇ + c        b/a = kd/kp,  a = kp / (torque per reading)
+    reading = a (command(t − delay) − q) − b q̇ + c     b/a = kd/kp,  a = kp / (torque per reading)
 
 friction of the gear has no part in it, so that kd and viscous friction, one column in the motion,
 are told apart. Of a duty cycle, b is the drive's own kd, and back-EMF counts as viscous friction.
