@@ -33,7 +33,6 @@ WORTH = 6.0  # log-likelihood that each joint's backlash must gain
 LOOK = 1.0  # log-likelihood by which a width of the grid is worth a fit
 SURE = 3.0  # standard deviations that a width is above zero
 ROUNDS = 4  # of grid and fit
-FEW_STEPS = 6  # of a fit between two grids
 
 
 def with_earned_backlash(
@@ -60,7 +59,7 @@ def _searched(error: SimulationError, fit: DriveFit, kd_known: np.ndarray, rows:
         start = _from_grid(error, fit, rows)
         if np.array_equal(start.values, fit.drives.values):
             break
-        trial = fit_drives(error, with_free_kd(start, kd_known), most_steps=FEW_STEPS)
+        trial = fit_drives(error, with_free_kd(start, kd_known))
         if _gain(fit, trial, fit.scale) < LOOK * rows:
             break
         fit = trial

@@ -39,9 +39,10 @@ from thetahat.identification.actuators.drive_parameters import (
 BLOCK = 2.0  # times the rows that count as one, in a block
 SHORTEST_BLOCK = 1.0  # [s]
 FEWEST_BLOCKS = 12
-# Standard deviations between simulators, seen on five planted robots: relative, [s], [rad]; of
-# backlash on three more [rad].
-RELATIVE, DELAYS, BIASES, BACKLASHES = 4e-3, 1e-4, 1e-3, 3e-4
+# Standard deviations between simulators, seen on five planted robots: relative, [s], [rad].
+RELATIVE, DELAYS, BIASES = 4e-3, 1e-4, 1e-3
+# The same of gears with backlash, whose stops simulators make each in its own way, on three more.
+RELATIVE_GEARED, BACKLASHES = 1e-2, 3e-4
 
 UNDETERMINED = (
     "the log does not determine the drives: their equations are singular; record a motion in which"
@@ -121,13 +122,14 @@ def between_simulators(drives: DriveParameters) -> np.ndarray:
     """Return by how much simulators differ in what the fit sees."""
     out = np.zeros(len(drives.entries))
     for at, ((joint, parameter), value) in enumerate(zip(drives.entries, drives.x, strict=True)):
-        kp, kd = drives.values[joint, [KP, KD]]
+        kp, kd, play = drives.values[joint, [KP, KD, BACKLASH]]
+        relative = RELATIVE_GEARED if play > 0.0 else RELATIVE
         if parameter == KP:
-            out[at] = RELATIVE
+            out[at] = relative
         elif parameter == VISCOUS:  # kd + viscous is what a simulation shows
-            out[at] = RELATIVE * abs(value + kd / kp)
+            out[at] = relative * abs(value + kd / kp)
         elif parameter in PER_KP:
-            out[at] = RELATIVE * abs(value)
+            out[at] = relative * abs(value)
         else:
             allowances = {DELAY: DELAYS, BIAS: BIASES, BACKLASH: BACKLASHES}
             out[at] = allowances.get(int(parameter), 0.0)
