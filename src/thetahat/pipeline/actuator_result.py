@@ -51,6 +51,7 @@ Z = 1.96  # of a 95 % interval
 DIGITS = 6  # of a correlation
 # findings about what is used here: stamps and positions
 RELEVANT = (*("gap", "jitter", "locked-joints", "salvaged", "short-run", "stuck", "units", "wrap"),)
+UNSPLIT = 0.5  # standard deviation of kd, of the damping, from which it is not known
 UNKNOWN_SCALE = 0.5  # standard deviation of log kp from which a joint's scale is not known
 # reported parameters, and those that share the scale of kp
 REPORTED = (
@@ -215,8 +216,8 @@ class ActuatorIdentification:
         model = self._model(at)
         value: dict[str, float | None] = {each: model[each] for each in REPORTED}
         std: dict[str, float | None] = {each: self._std(at, each) for each in REPORTED}
-        if not np.isfinite(self.known.kd[at]) and std["kd"] is None:  # one column
-            value["kd"] = value["viscous"] = std["viscous"] = None
+        if not np.isfinite(self.known.kd[at]) and not self._splits(std["kd"], model):
+            value["kd"] = value["viscous"] = std["kd"] = std["viscous"] = None
         scale = self.identified.uncertainty.std(at, "kp", seen=True)
         unknown = scale is not None and scale > UNKNOWN_SCALE
         still = not bool(self.identified.moving[at])
@@ -265,6 +266,11 @@ class ActuatorIdentification:
         if name in ("kd", "viscous") and self._by_effort(at):
             return self._std_of_split(at, name)
         return self.identified.uncertainty.std(at, name)
+
+    @staticmethod
+    def _splits(std: float | None, model: dict[str, float]) -> bool:
+        """Whether kd and viscous friction, mostly one column, are told apart."""
+        return std is not None and std < UNSPLIT * model["damping"]
 
     def _by_effort(self, at: int) -> bool:
         """Whether the drive's current or duty cycle told kd from viscous friction."""
