@@ -76,7 +76,7 @@ def test_a_vanishing_backlash_is_none(tmp_path: Path) -> None:
     file = tmp_path / "arm.xml"
     file.write_text(robot_of("arm", 1, joints=2).plain, encoding="utf-8")
     robot, t = th.load(file), np.arange(300) * 0.01
-    q = 0.4 * np.sin(2 * np.pi * np.outer(t, [0.5, 0.7]))
+    q = 0.4 * np.sin(2 * np.pi * np.outer(t, [0.5, 0.7]) + 0.5)
     log = DriveLog(t, q, q, (("run", 0, 300),))
     values = {"kp": 20.0, "kd": 0.5, "viscous": 0.2, "coulomb": 0.2, "armature": 0.02}
     drives = DriveParameters.of(2).with_values(**values)

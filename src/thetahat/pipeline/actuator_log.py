@@ -93,6 +93,11 @@ def _with_effort(
         ]
         effort = np.ascontiguousarray(np.concatenate(parts))
         if len(effort) != len(rows.t) or not np.all(np.isfinite(effort)):
+            warnings.warn(
+                f"{files}: {kind}.<joint> has gaps or values that are no numbers, and is not used",
+                RobotWarning,
+                stacklevel=3,
+            )
             continue
         unsigned = (effort.min(axis=0) >= 0.0) & (effort.max(axis=0) > 0.0)
         if unsigned.any():

@@ -11,6 +11,7 @@ from thetahat.identification.actuators.backlash_selection import with_earned_bac
 from thetahat.identification.actuators.drive_fit import DriveFit, SimulationError, fit_drives
 from thetahat.identification.actuators.drive_log import DriveLog, Segment
 from thetahat.identification.actuators.drive_parameters import (
+    BACK_EMF,
     BACKLASH,
     BIAS,
     LIMIT,
@@ -108,7 +109,9 @@ def identify_drives(
     if freed is not None:
         freed = with_covariance(freed, log, few, fit.drives)
         uncertainty = uncertainty.beside_links(freed.covariance)
-    earned = tuple(NAMES[k] for k in (*CANDIDATES, LIMIT, BACKLASH) if fit.drives.free[:, k].any())
+    earned = tuple(
+        NAMES[k] for k in (*CANDIDATES, LIMIT, BACKLASH, BACK_EMF) if fit.drives.free[:, k].any()
+    )
     return IdentifiedDrives(fit, uncertainty, moving, earned, robot, freed, law)
 
 
@@ -160,7 +163,7 @@ def _screened(segments: list[Segment]) -> list[Segment]:
 def _without_zeros(drives: DriveParameters) -> DriveParameters:
     """Terms that fell to zero are not in the model."""
     free = drives.free.copy()
-    for k in (*CANDIDATES, BACKLASH):
+    for k in (*CANDIDATES, BACKLASH, BACK_EMF):
         free[:, k] &= drives.values[:, k] > 0.0
     return DriveParameters(drives.values, free)
 

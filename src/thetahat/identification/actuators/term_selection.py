@@ -18,7 +18,6 @@ from thetahat.identification.actuators.drive_fit import (
 )
 from thetahat.identification.actuators.drive_log import Segment
 from thetahat.identification.actuators.drive_parameters import (
-    BACK_EMF,
     BACKLASH,
     DEADBAND,
     KD,
@@ -26,6 +25,7 @@ from thetahat.identification.actuators.drive_parameters import (
     LIMIT,
     LOAD,
     NAMES,
+    NO_LIMIT,
     PER_KP,
     QUADRATIC,
     STEPS,
@@ -33,10 +33,12 @@ from thetahat.identification.actuators.drive_parameters import (
     VISCOUS,
     DriveParameters,
 )
+from thetahat.identification.actuators.drive_rollout import rows_of
 
 WORTH = 6.0  # log-likelihood that a term must be predicted to gain
-CANDIDATES = (STRIBECK, LOAD, QUADRATIC, DEADBAND, BACK_EMF)
+CANDIDATES = (STRIBECK, LOAD, QUADRATIC, DEADBAND)
 LIMITS = (0.9, 0.75, 0.6, 0.5, 0.4, 0.3)  # of the largest torque that the simulation asked for
+FALLS = (0.0, 0.2, 0.5, 0.8)  # of the limit, lost at the fastest motion of the log
 
 
 def with_earned_terms(error: SimulationError, drives: DriveParameters) -> DriveParameters:
@@ -111,19 +113,28 @@ def _with_limits(
     rows: float,
     moving: np.ndarray,
 ) -> DriveParameters:
-    """Return drives with a torque limit, free, at joints whose motion asks for one."""
+    """Return drives with a torque limit, free, at joints whose motion asks for one, and with its
+    fall with speed where the motion asks for that, too.
+    """
     segments: list[Segment] = error.segments
     log, rollout = error.rollout.log, error.rollout
-    at = np.concatenate([np.arange(each.first, each.first + each.rows) for each in segments])
+    at = rows_of(segments)
     q = rollout.positions(drives.values[None], segments)[0]
     largest = drives.values[:, KP] * np.abs(log.command[at] - q).max(axis=0)
-    sets = [drives.values]
-    sets += [drives.with_values(limit=part * largest + 1e-6).values for part in LIMITS]
-    errors = rollout.positions(np.array(sets), segments) - log.q[at]
+    fastest = np.maximum(np.abs(log.derivatives[0][at]).max(axis=0), 1e-6)
+    grid = [(part, fall) for fall in FALLS for part in LIMITS]
+    tried = [(part * largest + 1e-6, fall * part * largest / fastest) for part, fall in grid]
+    sets = [drives.with_values(limit=limit, back_emf=lost).values for limit, lost in tried]
+    errors = rollout.positions(np.array([drives.values, *sets]), segments) - log.q[at]
     costs = np.sum(huber_cost(np.nan_to_num(errors, nan=1e3) / scale), axis=1) / rows
-    best = np.argmin(costs, axis=0)
-    gains = costs[0] - costs.min(axis=0)
-    asked = moving & (gains > WORTH) & (best > 0)
-    parts = np.array([1.0, *LIMITS])[best]
-    limit = np.where(asked, parts * largest, drives.values[:, NAMES.index("limit")])
-    return drives.with_values(limit=limit).with_free("limit", asked)
+    flat = 1 + len(LIMITS)  # of the sets whose limit does not fall, the one without limit first
+    asked = moving & (costs[0] - costs.min(axis=0) > WORTH)
+    falls = asked & (costs[:flat].min(axis=0) - costs.min(axis=0) > WORTH)
+    best = np.where(falls, np.argmin(costs, axis=0), np.argmin(costs[:flat], axis=0))
+    asked &= best > 0
+    none = np.full(len(best), NO_LIMIT), np.zeros(len(best))
+    limits, lost = (np.array(each) for each in zip(none, *tried, strict=True))
+    joints = np.arange(len(best))
+    limit = np.where(asked, limits[best, joints], drives.values[:, LIMIT])
+    out = drives.with_values(limit=limit, back_emf=np.where(falls, lost[best, joints], 0.0))
+    return out.with_free("limit", asked).with_free("back_emf", falls)
