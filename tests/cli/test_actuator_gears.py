@@ -39,7 +39,8 @@ def test_backlash_is_found_where_it_is_planted(tmp_path: Path) -> None:
 def test_a_torque_limit_that_falls_with_speed_is_found(tmp_path: Path) -> None:
     robot = replace(robot_of("arm", 3, joints=1), seconds=20.0, rate=100.0)
     robot = replace(robot, drives=replace(robot.drives, limit=2.4, back_emf=0.6))
-    (joint,) = actuators(*map(str, planted(tmp_path, robot, seed=3))).data["joints"]
+    file, log = map(str, planted(tmp_path, robot, seed=3))
+    (joint,) = actuators(file, log, kd=list(robot.drives.kd)).data["joints"]
     for name, true in (("limit", 2.4), ("back_emf", 0.6)):
         low, high = joint["interval"][name]
         assert joint[name] == pytest.approx(true, rel=0.1), name

@@ -223,6 +223,7 @@ class ActuatorIdentification:
         still = not bool(self.identified.moving[at])
         for each in REPORTED:
             absent = each in ("limit", *IF_FITTED) and std[each] is None
+            absent |= each == "back_emf" and value["kd"] is None  # above kd is all that shows
             if still or absent or (unknown and each in SCALED):
                 value[each] = std[each] = None
         if name in self._unsplit:
@@ -263,7 +264,7 @@ class ActuatorIdentification:
     def _std(self, at: int, name: str) -> float | None:
         if name == "damping":
             return self.identified.uncertainty.std_of_sum(at, ("kd", "viscous"))
-        if name in ("kd", "viscous") and self._by_effort(at):
+        if name in ("kd", "viscous", "back_emf") and self._by_effort(at):
             return self._std_of_split(at, name)
         return self.identified.uncertainty.std(at, name)
 
@@ -278,15 +279,16 @@ class ActuatorIdentification:
         given = np.isfinite(self.known.kd[at])
         return law is not None and bool(law.told[at]) and not given and not free[at, KD]
 
-    def _std_of_split(self, at: int, name: str) -> float:
-        """Return the standard deviation of kd as the readings tell it, or of the friction left."""
+    def _std_of_split(self, at: int, name: str) -> float | None:
+        """Return the standard deviation of kd as the readings tell it, or of what it changes."""
         law, kp = self.identified.efforts, self.drives.values[at, KP]
         assert law is not None
         scale = self.identified.uncertainty.std(at, "kp") or 0.0
         kd = float(np.hypot(law.kd_per_kp_std[at] * kp, law.kd_per_kp[at] * scale))
         if name == "kd":
             return kd
-        return float(np.hypot(kd, self.identified.uncertainty.std(at, "viscous") or 0.0))
+        alone = self.identified.uncertainty.std(at, name)
+        return None if alone is None else float(np.hypot(kd, alone))
 
     def _efforts(self) -> Fields | None:
         """Return what the readings tell of the drives, by joint."""

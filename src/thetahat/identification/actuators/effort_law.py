@@ -17,6 +17,7 @@ import numpy as np
 
 from thetahat.identification.actuators.drive_log import DriveLog
 from thetahat.identification.actuators.drive_parameters import (
+    BACK_EMF,
     BACKLASH,
     DELAY,
     KD,
@@ -74,6 +75,8 @@ def with_told_kd(drives: DriveParameters, law: EffortLaw, known: np.ndarray) -> 
     kd = np.minimum(law.kd_per_kp * values[:, KP], 0.99 * total)
     values[told, KD] = kd[told]
     values[told, VISCOUS] = (total - kd)[told]
+    fallen = told & free[:, BACK_EMF]  # until now what it is above kd
+    values[fallen, BACK_EMF] += kd[fallen]
     return DriveParameters(values, free)
 
 

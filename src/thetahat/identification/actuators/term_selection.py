@@ -18,6 +18,7 @@ from thetahat.identification.actuators.drive_fit import (
 )
 from thetahat.identification.actuators.drive_log import Segment
 from thetahat.identification.actuators.drive_parameters import (
+    BACK_EMF,
     BACKLASH,
     DEADBAND,
     KD,
@@ -70,9 +71,13 @@ def with_free_kd(drives: DriveParameters, known: np.ndarray) -> DriveParameters:
     """Return drives whose kd is fitted beside viscous friction where both are told apart: where the
     torque is limited, which holds kd's torque and not friction's, and where a gear has backlash,
     which friction's motor crosses and kd's encoder does not. known: at which joints kd is given.
+
+    A limit that falls with speed hides them again: kd + viscous and back_emf + viscous are all that
+    shows, so that kd stays zero there, and back_emf is what it is above kd.
     """
     values, free = drives.values.copy(), drives.free.copy()
-    split = (free[:, LIMIT] | free[:, BACKLASH]) & ~known & ~free[:, KD]
+    split = (free[:, LIMIT] & ~free[:, BACK_EMF]) | free[:, BACKLASH]
+    split &= ~known & ~free[:, KD]
     half = 0.5 * values[split, VISCOUS]
     values[split, VISCOUS], values[split, KD] = half, half
     free[:, KD] |= split
