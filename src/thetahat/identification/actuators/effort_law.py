@@ -48,7 +48,8 @@ class EffortLaw:
     @property
     def told(self) -> np.ndarray:
         """Return at which joints kd/kp is known."""
-        return np.isfinite(self.kd_per_kp)
+        out: np.ndarray = np.isfinite(self.kd_per_kp)
+        return out
 
 
 def effort_law(log: DriveLog, drives: DriveParameters, moving: np.ndarray) -> EffortLaw | None:
