@@ -28,7 +28,7 @@ from benchmarks.planted_drives import KINDS, PlantedRobot, planted, robot_of
 from thetahat.pipeline.actuators import actuators
 
 COUNTS = {"arm": 20, "quadruped": 10, "hobby": 20}
-NAMES = ("armature", "coulomb", "damping", "kp", "delay", "bias")
+NAMES = ("armature", "coulomb", "damping", "kp", "delay", "bias", "backlash")
 RELATIVE = 0.05  # of armature, friction and gains
 CLOSE = {"delay": 2e-3, "bias": 2e-3}  # [s], [rad]
 
@@ -67,6 +67,7 @@ def truths(robot: PlantedRobot, joint: int) -> dict[str, float]:
         "kp": float(drives.kp[joint]),
         "delay": drives.delay,
         "bias": float(drives.bias[joint]),
+        "backlash": float(drives.play[joint]),
     }
 
 
@@ -98,6 +99,11 @@ def run(kind: str, seed: int, folder: Path) -> tuple[list[Found], dict[str, obje
     return out, info
 
 
+def size(found: Found) -> float:
+    """Return what an error is relative to; of backlash where there is none, a milliradian."""
+    return abs(found.truth) or 1e-3
+
+
 def summary(found: list[Found]) -> Iterator[str]:
     """Yield lines of a table: how many of each number are close, and how many intervals hold."""
     yield f"{'':22}{'count':>6}{'close':>8}{'inside':>8}{'median error':>14}{'median ±':>10}"
@@ -106,8 +112,8 @@ def summary(found: list[Found]) -> Iterator[str]:
             mine = [f for f in found if kind in (f.kind, "all") and name in (f.name, "all")]
             if not mine:
                 continue
-            error = np.median([abs(f.value - f.truth) / abs(f.truth) for f in mine])
-            half = np.median([0.5 * (f.high - f.low) / abs(f.truth) for f in mine])
+            error = np.median([abs(f.value - f.truth) / size(f) for f in mine])
+            half = np.median([0.5 * (f.high - f.low) / size(f) for f in mine])
             close, inside = (
                 np.mean([getattr(f, each) for f in mine]) for each in ("close", "inside")
             )

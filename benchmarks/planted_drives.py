@@ -14,6 +14,7 @@ import numpy as np
 
 STEP = 1e-4  # [s] of MuJoCo
 KINDS = ("arm", "quadruped", "hobby")
+RADIANS = '<compiler angle="radian"/>'
 OPTION = f'<option timestep="{STEP}" integrator="implicitfast" iterations="30"/>'
 
 
@@ -30,6 +31,7 @@ class PlantedDrives:
     bias: np.ndarray
     play: np.ndarray
     limit: float = np.inf  # [N·m] of the drives' torque
+    back_emf: float = 0.0  # [N·m·s/rad] by which speed lowers the limit
 
     @staticmethod
     def random(size: np.ndarray, rng: np.random.Generator, *, hobby: bool = False) -> PlantedDrives:
@@ -130,7 +132,7 @@ def quadruped(drives: PlantedDrives | None, rng: np.random.Generator) -> str:
 
 
 def _document(bodies: str) -> str:
-    return f"<mujoco>{OPTION}<worldbody>{bodies}</worldbody></mujoco>"
+    return f"<mujoco>{RADIANS}{OPTION}<worldbody>{bodies}</worldbody></mujoco>"
 
 
 def robot_of(kind: str, seed: int, *, joints: int | None = None) -> PlantedRobot:
@@ -173,8 +175,8 @@ def multisine(joints: int, seconds: float, rate: float, rng: np.random.Generator
     return out
 
 
-def move(robot: PlantedRobot, command: np.ndarray) -> np.ndarray:
-    """Return what the encoders of the links show at the rows of the command."""
+def move(robot: PlantedRobot, command: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return what the encoders of the links show, and the drives' torque, at the command's rows."""
     import mujoco
 
     model = mujoco.MjModel.from_xml_string(robot.truth)
@@ -185,7 +187,7 @@ def move(robot: PlantedRobot, command: np.ndarray) -> np.ndarray:
     play = np.array([model.joint(f"{robot.joints[k]}.play").qposadr[0] for k in slack], dtype=int)
     data.qpos[motor] = command[0] - drives.bias
     per_row, late = round(1.0 / (robot.rate * STEP)), round(drives.delay / STEP)
-    out, torque = np.zeros_like(command), np.zeros(model.nv)
+    out, torques, torque = np.zeros_like(command), np.zeros_like(command), np.zeros(model.nv)
     for k in range(len(command) * per_row):
         q, v = data.qpos[motor], data.qvel[motor]
         if slack:
@@ -195,21 +197,30 @@ def move(robot: PlantedRobot, command: np.ndarray) -> np.ndarray:
             out[k // per_row] = q + drives.bias
         asked = command[max(0, (k - late) // per_row)]
         wanted = drives.kp * (asked - q - drives.bias) - drives.kd * v
-        torque[motor] = np.clip(wanted, -drives.limit, drives.limit)
+        lost = drives.back_emf * data.qvel[motor]
+        torque[motor] = np.clip(wanted, -drives.limit - lost, drives.limit - lost)
+        if k % per_row == 0:
+            torques[k // per_row] = torque[motor]
         data.qfrc_applied[:] = torque
         mujoco.mj_step(model, data)
-    return out
+    return out, torques
 
 
-def planted(folder: Path, robot: PlantedRobot, *, seed: int) -> tuple[Path, Path]:
-    """Write the robot's file without friction and a log of its motion."""
+def planted(
+    folder: Path, robot: PlantedRobot, *, seed: int, torque_per_current: float | None = None
+) -> tuple[Path, Path]:
+    """Write the robot's file without friction and a log of its motion, with currents if asked."""
     rng = np.random.default_rng([7, seed])
     command = multisine(len(robot.joints), robot.seconds, robot.rate, rng)
-    q = np.round(move(robot, command) / robot.encoder) * robot.encoder
+    q, torque = move(robot, command)
+    q = np.round(q / robot.encoder) * robot.encoder
     q += rng.normal(0.0, robot.noise, q.shape)
     columns = {"t": np.arange(len(q)) / robot.rate}
     for j, name in enumerate(robot.joints):
         columns[f"cmd.{name}"], columns[f"q.{name}"] = command[:, j], q[:, j]
+        if torque_per_current is not None:
+            current = torque[:, j] / torque_per_current
+            columns[f"cur.{name}"] = current + rng.normal(0.0, 0.02 * np.std(current), len(q))
     file, log = folder / f"robot{seed}.xml", folder / f"robot{seed}.npz"
     file.write_text(robot.plain, encoding="utf-8")
     np.savez(log, **columns)

@@ -7,7 +7,7 @@ import pytest
 
 import thetahat as th
 from thetahat.identification.actuators.drive_log import DriveLog
-from thetahat.identification.actuators.drive_parameters import NAMES, DriveParameters
+from thetahat.identification.actuators.drive_parameters import BACKLASH, NAMES, DriveParameters
 from thetahat.identification.actuators.drive_rollout import DriveRollout, branch_places, columns_of
 
 TWO_LEGS = """<mujoco><worldbody>
@@ -51,10 +51,12 @@ def drives() -> DriveParameters:
         load=0.05,
         quadratic=0.01,
         deadband=0.003,
+        backlash=np.array([0.0, 0.02, 0.012]),
+        back_emf=0.2,
     )
     for name in NAMES:
         out = out.with_free(name)
-    return out
+    return out.with_free("backlash", out.values[:, BACKLASH] > 0.0)
 
 
 def test_derivatives_are_those_of_central_differences(rollout: DriveRollout) -> None:
@@ -65,7 +67,7 @@ def test_derivatives_are_those_of_central_differences(rollout: DriveRollout) -> 
     places = branch_places(rollout.robot)
     columns, moved = columns_of(free, places)
     assert places[:, 0].tolist() == [0, 0, 2]
-    assert moved.shape == (3, 2 * len(NAMES))  # the second leg shares the first one's columns
+    assert moved.shape == (3, 2 * len(NAMES) - 1)  # the second leg shares the first one's columns
     for (joint, parameter), column in zip(free.entries, columns, strict=True):
         step = 1e-6 * max(1e-2, abs(free.values[joint, parameter]))
         sets = np.array([free.values, free.values])

@@ -31,7 +31,8 @@ from thetahat.model.robot import Robot
 from thetahat.model.wrench_sensors import CHANNELS, sensor_joint, sensor_links
 
 KINDS = ("q", "dq", "ddq", "tau")
-KEYS = (*KINDS, "cmd", "t", "seg")  # of patterns; verbs that read commanded positions use cmd
+# Of patterns; verbs that read commanded positions use cmd, and the drives' current or duty.
+KEYS = (*KINDS, "cmd", "cur", "pwm", "t", "seg")
 _FIELD = re.compile(r"\{(joint|number|index)\}")
 # 2-8 or 2-20:3 (every third), several of them joined by +
 _RANGE = r"[0-9]{1,5}(?:-[0-9]{1,5}(?::[0-9]{1,5})?)?"
@@ -497,10 +498,12 @@ class Resolver:
 
 
 def commanded_columns(
-    columns: ColumnMap, robot: Robot, pattern: str | None = None
+    columns: ColumnMap, robot: Robot, pattern: str | None = None, kind: str = "cmd"
 ) -> tuple[tuple[str, int, str], ...] | None:
     """Return the columns of commanded positions as places of q, by name `cmd.<joint>`, by number
     `cmd1 …`, or by a pattern; None where a measured coordinate has none.
+
+    kind: cmd, or cur or pwm of what the drives read.
     """
     names, out = set(columns.ignored), []
     measured = {at for kind, at, _ in columns.place if kind == "q"}
@@ -511,7 +514,7 @@ def commanded_columns(
             if place not in measured:
                 continue
             end = f".{suffix}" if suffix else ""
-            tried = [f"cmd.{node.name}{end}", f"cmd{number + 1}{end}"]
+            tried = [f"{kind}.{node.name}{end}", f"{kind}{number + 1}{end}"]
             if pattern is not None:
                 tried = [_filled(pattern, node.name, number, end)]
             column = next((name for name in tried if name in names), None)

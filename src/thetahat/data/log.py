@@ -92,11 +92,13 @@ class Log:
             parts.setdefault(chunk.run, []).append(chunk)
         return [_joined(parts[run]) for run in sorted(parts)]
 
-    def commanded(self, reading: Reading) -> Log | None:
+    def commanded(self, reading: Reading, kind: str = "cmd") -> Log | None:
         """Return the log of commanded positions (`cmd.<joint>`) on the same rows; None where a
         joint that it measures has none.
+
+        kind: cmd, or cur or pwm of currents or duty cycles that the drives read.
         """
-        maps = [command_map(columns, self._robot, reading) for _, columns in self._tables]
+        maps = [command_map(columns, self._robot, reading, kind) for _, columns in self._tables]
         if not maps or any(columns is None for columns in maps):
             return None
         tables = tuple(

@@ -183,11 +183,13 @@ class _Cells:
         return ArrayTable(self.name, kept, np.column_stack(values), labels, lenient=self._lenient)
 
     def _commanded(self, columns: ColumnMap) -> list[str]:
-        """Return the columns of commanded positions, as far as they are finite numbers."""
+        """Return the columns of commanded positions and of what drives read, as far as they are
+        finite numbers.
+        """
         return [
             name
             for name in columns.ignored
-            if name.startswith("cmd")
+            if name.startswith(("cmd", "cur.", "pwm."))
             and self._columns[name].dtype.kind in "fiu"
             and np.isfinite(self._columns[name]).all()
         ]

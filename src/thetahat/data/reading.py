@@ -152,16 +152,23 @@ def column_map(table: Header, robot: Robot, reading: Reading, *, file: str) -> C
     return replace(columns, conversion=replace(columns.conversion, world_wrenches=True))
 
 
-def command_map(columns: ColumnMap, robot: Robot, reading: Reading) -> ColumnMap | None:
+def command_map(
+    columns: ColumnMap, robot: Robot, reading: Reading, kind: str = "cmd"
+) -> ColumnMap | None:
     """Return where a table has the commanded positions, as a map of positions; None where a joint
     that it measures has none.
 
-    They are in the units of `cmd`, by default those of q.
+    They are in the units of `cmd`, by default those of q. kind: cmd, or cur or pwm of what the
+    drives read, which is taken as it is.
     """
-    pattern = parse_patterns(reading.columns).get("cmd")
-    place = commanded_columns(columns, robot, pattern)
+    pattern = parse_patterns(reading.columns).get(kind)
+    place = commanded_columns(columns, robot, pattern, kind)
     if place is None:
         return None
+    if kind != "cmd":
+        scale = columns.conversion.scale
+        taken = Conversion((scale[0] if scale else 1.0, *(1.0 for _ in place)))
+        return replace(columns, place=place, incomplete=(), silent=(), conversion=taken)
     units = parse_units(reading.stated_units)
     kind = "cmd" if any(key.partition(".")[0] == "cmd" for key in units) else "q"
     converter, scale = Converter(robot, units), columns.conversion.scale

@@ -20,7 +20,7 @@ from thetahat.identification.verdict_reason import Data
 SWEEPS = 100  # of Gibbs sampling
 JITTER = 1e-9  # of correlations, which are rounded
 FARTHEST, TINY = 35.0, 1e-290  # standard deviations into a tail, and their probability
-NAMES = {"limit": "effort_limit", "deadband": "backlash"}  # of the fit, where exports differ
+NAMES = {"limit": "effort_limit"}  # of the fit, where exports differ
 WIDEST = 1.0  # standard deviation of log kp, beyond which the gain is held
 LARGEST_LOAD = 0.95  # friction per load, from which a gear locks
 
@@ -52,9 +52,7 @@ def drawn_drives(
             values = np.exp(values)
         elif row["scale"] == "per kp":
             values = values * gains.get(joint, known[joint])
-        if row["name"] == "deadband":
-            values = 2.0 * values
-        elif row["name"] == "load":
+        if row["name"] == "load":
             values = np.minimum(values, LARGEST_LOAD)
         if np.ptp(values) > 0.0:
             out[_term(row), joint] = values

@@ -32,7 +32,8 @@ ACTUATORS = "thetahat/actuators/1"
 FILES = ("estimate.json", "actuators.json")  # of a folder that a verb wrote
 DRIVE = ("armature", "viscous", "coulomb")  # which the robot itself has
 LOOP = ("kp", "kd", "delay", "bias", "effort_limit", "offset")  # of the position loop around it
-SHAPES = ("stribeck", "stribeck_speed", "load", "quadratic", "backlash")  # few formats hold these
+# few formats hold these
+SHAPES = ("stribeck", "stribeck_speed", "load", "quadratic", "deadband", "backlash", "back_emf")
 UNITS = {  # of a joint that turns, and of one that slides
     "armature": ("kg·m²", "kg"),
     "viscous": ("N·m·s/rad", "N·s/m"),
@@ -47,7 +48,9 @@ UNITS = {  # of a joint that turns, and of one that slides
     "stribeck_speed": ("rad/s", "m/s"),
     "load": ("N·m/(N·m)", "N/N"),
     "quadratic": ("N·m·s²/rad²", "N·s²/m²"),
+    "deadband": ("rad", "m"),
     "backlash": ("rad", "m"),
+    "back_emf": ("N·m·s/rad", "N·s/m"),
 }
 NEVER_NEGATIVE = (*DRIVE, *SHAPES, "kp", "kd", "delay", "effort_limit", "damping", "limit")
 NO_LIMIT = 1e8  # [N·m] from which a limit is none

@@ -9,7 +9,9 @@ Its derivative takes the derivatives (dq, dv) of the state at the beginning to t
 
     A dv' = (M + armature) dv − h (∂ID/∂q dq + ∂ID/∂v dv) + h ∂(spring, f, …)      dq' = dq + h dv'
 
-with ID = M a + c at a = (v' − v)/h; a joint that friction holds has dv' = 0. M, c, ∂ID/∂q and
+with ID = M a + c at a = (v' − v)/h; a joint that friction holds has dv' = 0. Where a gear has
+backlash the motor has a row of its own, which is added to the link's while one pushes the other,
+v' = w' − (side − slack)/h, and is solved apart while it does not. M, c, ∂ID/∂q and
 ∂ID/∂v come from inverse dynamics of neighbouring states, eight at once; joints on different
 branches of the base are moved together. How θ changes with M(q) is left out, which is of second
 order in h.
@@ -23,6 +25,8 @@ import numpy as np
 
 from thetahat.kernels.drive_simulation import (
     ARMATURE,
+    BACK_EMF,
+    BACKLASH,
     BIAS,
     COULOMB,
     DEADBAND,
@@ -39,7 +43,9 @@ from thetahat.kernels.drive_simulation import (
     VISCOUS,
     commands,
     damping_weight,
+    drive_law,
     drive_step,
+    first_slack,
 )
 from thetahat.kernels.jit import inline, jit
 from thetahat.kernels.rnea import inverse_dynamics
@@ -68,9 +74,9 @@ def command_at(t, u, joint, first, row, time):
 
 
 @inline
-def friction_slopes(p, i, v, dtau_dv, dtau_dq, sign, G):
-    """Derivatives of dry friction at joint i: G[k] by parameters but those that act through τ,
-    returned by v and q.
+def friction_slopes(p, i, v, G):
+    """Derivatives of dry friction at joint i but those through τ: G[k] by parameters, returned: by
+    the motor's speed.
     """
     speed = p[i, STRIBECK_SPEED]
     slow = v / speed
@@ -78,66 +84,111 @@ def friction_slopes(p, i, v, dtau_dv, dtau_dq, sign, G):
     G[COULOMB], G[STRIBECK] = 1.0, share
     G[STRIBECK_SPEED] = p[i, STRIBECK] * share * 2.0 * slow * slow / speed
     G[QUADRATIC] = v * v
-    by_v = -p[i, STRIBECK] * share * 2.0 * slow / speed + 2.0 * p[i, QUADRATIC] * v
-    by_v += p[i, LOAD] * sign * dtau_dv
-    return by_v, p[i, LOAD] * sign * dtau_dq
+    return -p[i, STRIBECK] * share * 2.0 * slow / speed + 2.0 * p[i, QUADRATIC] * v
 
 
 @inline
-def joint_slopes(p, i, u, du, q, v, new, h, inertia, G):
-    """Derivatives of joint i's row of the step: G[k] by its parameters; returned: by q and by v."""
+def joint_slopes(p, i, u, du, q, v, w, v_new, w_new, h, inertia, G):
+    """Derivatives of the row of joint i's motor: G[k] by its parameters; returned: by q, by the
+    encoder's speed v and by the motor's w.
+    """
     for k in range(PARAMETERS):
         G[k] = 0.0
-    e, band = u - q - p[i, BIAS], p[i, DEADBAND]
-    side = 1.0 if e > band else (-1.0 if e < -band else 0.0)
-    past = e - side * band if side != 0.0 else 0.0
-    stiffness = p[i, KP] * abs(side)
-    damping, kd = p[i, VISCOUS] + p[i, KD], p[i, KD]
-    tau = p[i, KP] * past - kd * v
-    limited = abs(tau) >= p[i, LIMIT]
-    if limited:
-        tau = p[i, LIMIT] if tau > 0.0 else -p[i, LIMIT]
-        stiffness, damping, kd = 0.0, p[i, VISCOUS], 0.0
+    spring, stiffness, kd, loss, tau, limited = drive_law(p, i, u, q, v, w)
+    side = 1.0 if spring > 0.0 else (-1.0 if spring < 0.0 else 0.0)
+    damping = p[i, VISCOUS] + loss
     sign = 1.0 if tau > 0.0 else -1.0
-    direction = 1.0 if new > 0.0 else -1.0
-    f_by_v, f_by_q = friction_slopes(p, i, v, -kd, -stiffness, sign, G)
+    direction = 1.0 if w_new > 0.0 else -1.0
+    f_by_w = friction_slopes(p, i, w, G)
     for k in range(PARAMETERS):
         G[k] *= -h * direction
     G[LOAD] = -h * direction * abs(tau)
     carried = 1.0 - direction * sign * p[i, LOAD]  # a drive's torque less the friction it makes
     if limited:
-        G[LIMIT] = h * sign * carried
+        G[LIMIT] = h * side * carried
+        G[BACK_EMF] = h * direction * sign * p[i, LOAD] * w
     else:
-        G[KP] = h * past * carried
+        G[KP] = h * spring / p[i, KP] * carried if p[i, KP] > 0.0 else 0.0
         G[BIAS] = -h * stiffness * carried
         G[DELAY] = -h * stiffness * du * carried
         G[DEADBAND] = -h * stiffness * side * carried
         G[KD] = h * direction * sign * p[i, LOAD] * v
     G[OFFSET] = -h
-    z = h * damping / inertia
+    z = h * (damping + kd) / inertia
     weight, slope = damping_weight(z), weight_slope(z)
-    # of −h θ d v' − h (1 − θ) d v − (θ − ½) h² k v', by θ and by d
-    by_weight = -h * damping * (new - v) - h * h * stiffness * new
-    by_damping = -h * weight * new - h * (1.0 - weight) * v + by_weight * slope * h / inertia
+    # of −h θ (d w' + kd v') − h (1 − θ) (d w + kd v) − (θ − ½) h² k v', by θ, by d and by kd
+    by_weight = -h * damping * (w_new - w) - h * kd * (v_new - v) - h * h * stiffness * v_new
+    through = by_weight * slope * h / inertia
+    by_damping = -h * weight * w_new - h * (1.0 - weight) * w + through
     G[VISCOUS] = by_damping
-    if not limited:
-        G[KD] += by_damping
-        G[KP] -= (weight - 0.5) * h * h * abs(side) * new
-    G[ARMATURE] = -(new - v) - by_weight * slope * z / inertia
-    by_v = -h * (1.0 - weight) * damping - h * direction * f_by_v
-    return -h * stiffness - h * direction * f_by_q, by_v
+    if limited:
+        G[BACK_EMF] += by_damping
+    else:
+        G[KD] += -h * weight * v_new - h * (1.0 - weight) * v + through
+        if stiffness > 0.0:
+            G[KP] -= (weight - 0.5) * h * h * v_new
+    G[ARMATURE] = -(w_new - w) - by_weight * slope * z / inertia
+    loaded = h * direction * sign * p[i, LOAD]  # friction by the drive's torque
+    by_v = -h * (1.0 - weight) * kd + loaded * kd
+    by_w = -h * (1.0 - weight) * damping - h * direction * f_by_w + loaded * loss
+    return -h * stiffness + loaded * stiffness, by_v, by_w
+
+
+@inline
+def gear_slopes(motor, slack, push, rhs, moved, h, new, mode, S, nv):
+    """Prepare the rows of the step for the gears, in place: mode −1 or 1 where a motor is at that
+    side of its backlash, 0 where it is apart from its link, 2 where a gear has none.
+
+    push: derivatives of the motors' rows. rhs: those of the links', which become the equations of
+    the joints that move; of one that does not, its known dv'. slack: derivatives of the slack.
+    """
+    columns = rhs.shape[1]
+    for i in range(nv):
+        if mode[i] == 2.0:
+            for c in range(columns):
+                rhs[i, c] = rhs[i, c] + push[i, c] if new[i] != 0.0 else 0.0
+        elif mode[i] != 0.0:
+            for c in range(columns):
+                side = 0.5 * mode[i] if moved[i, c] == BACKLASH else 0.0
+                ahead = (side - slack[i, c]) / h
+                if new[i] != 0.0:
+                    rhs[i, c] += push[i, c] - motor[1, i] * ahead
+                else:
+                    rhs[i, c] = -ahead
+            S[i * nv + i] += motor[1, i] + motor[5, i]
+    for j in range(nv):
+        if new[j] == 0.0 and mode[j] != 2.0:
+            for i in range(nv):
+                if new[i] != 0.0 and S[i * nv + j] != 0.0:
+                    for c in range(columns):
+                        rhs[i, c] -= S[i * nv + j] * rhs[j, c]
+
+
+@inline
+def motor_slopes(motor, slack, push, rhs, moved, h, mode, dw, nv):
+    """Take the derivatives of motors' speeds, dw, and of the slack to the end of the step."""
+    for i in range(nv):
+        if mode[i] == 2.0:
+            continue
+        for c in range(rhs.shape[1]):
+            if mode[i] == 0.0:
+                turned = push[i, c] - motor[5, i] * rhs[i, c]
+                dw[i, c] = turned / motor[1, i] if motor[0, i] != 0.0 else 0.0
+                slack[i, c] += h * (dw[i, c] - rhs[i, c])
+            else:
+                side = 0.5 * mode[i] if moved[i, c] == BACKLASH else 0.0
+                dw[i, c] = rhs[i, c] + (side - slack[i, c]) / h
+                slack[i, c] = side
 
 
 @inline
 def solve_moving(A, new, rhs, nv, columns):
-    """Solve A x = rhs (nv, columns) for the joints that move, in place; 0 for those at rest.
+    """Solve A x = rhs (nv, columns) for the joints that move, in place; others keep their rows.
 
     A is symmetric and positive definite, and becomes its factor.
     """
     for j in range(nv):
         if new[j] == 0.0:
-            for c in range(columns):
-                rhs[j, c] = 0.0
             continue
         for i in range(j + 1, nv):
             if new[i] == 0.0 or A[i * nv + j] == 0.0:
@@ -193,13 +244,17 @@ def simulate_sensitivities(
     M, S = np.zeros(nv * nv), np.zeros(nv * nv)
     b, f, u, base = np.zeros(nv), np.zeros(nv), np.zeros(nv), np.zeros(nv)
     dq, dv, rhs = np.zeros((nv, columns)), np.zeros((nv, columns)), np.zeros((nv, columns))
+    push, slacks, dw = np.zeros(dq.shape), np.zeros(dq.shape), np.zeros(dq.shape)
+    motor, slack, mode, moving = np.zeros((6, nv)), np.zeros(nv), np.zeros(nv), np.zeros(nv)
+    turning = np.zeros(nv)
     G = np.zeros(PARAMETERS)
     for at in range(jobs.shape[0]):
         first, rows, run, target = jobs[at, 1], jobs[at, 2], jobs[at, 3], jobs[at, 4]
         for i in range(nv):
             q[i], v[i] = q0[first, i] - p[i, BIAS], dq0[first, i]
+            motor[0, i] = v[i]
             for c in range(columns):
-                dv[i, c] = 0.0
+                dv[i, c], dw[i, c], slacks[i, c] = 0.0, 0.0, 0.0
                 dq[i, c] = -1.0 if moved[i, c] == BIAS else 0.0
         for k in range(rows):
             for i in range(nv):
@@ -230,9 +285,21 @@ def simulate_sensitivities(
                 commands(p, t, command, run, row, begin, h, M, u)
                 for i in range(nv):
                     old[i], base[i] = v[i], q[i]
+                    turning[i] = motor[0, i] if p[i, BACKLASH] > 0.0 else v[i]
+                    if k + sub == 0:
+                        slack[i] = first_slack(p, i, u[i], q[i], force[i])
+                        for c in range(columns):
+                            if moved[i, c] == BACKLASH:
+                                slacks[i, c] = 0.5 if slack[i] > 0.0 else -0.5
                     for j in range(nv):
                         S[i * nv + j] = M[i * nv + j]
-                drive_step(p, u, q, v, h, S, force, b, f, nv)
+                drive_step(p, u, q, v, motor, slack, h, S, force, b, f, nv)
+                for i in range(nv):
+                    mode[i], half = 2.0, 0.5 * p[i, BACKLASH]
+                    moving[i] = v[i]
+                    if half > 0.0:
+                        mode[i] = 1.0 if slack[i] == half else (-1.0 if slack[i] == -half else 0.0)
+                        moving[i] = motor[0, i] if mode[i] != 0.0 else 1.0
                 # ∂ID/∂q and ∂ID/∂v
                 for lane in range(many):
                     for i in range(nv):
@@ -251,14 +318,19 @@ def simulate_sensitivities(
                     start = begin - p[i, DELAY] + (weight - 1.0) * h
                     du = command_at(t, command, i, run, row, start + h)
                     du = (du - command_at(t, command, i, run, row, start)) / h
-                    by_q, by_v = joint_slopes(p, i, u[i], du, base[i], old[i], v[i], h, inertia, G)
+                    new = v[i] if mode[i] == 2.0 else motor[0, i]
+                    state = (u[i], du, base[i], old[i], turning[i], v[i], new)
+                    by_q, by_v, by_w = joint_slopes(p, i, *state, h, inertia, G)
                     total = force[i]
                     for j in range(nv):
                         total += M[i * nv + j] * (v[j] - old[j]) / h
                     for c in range(columns):
-                        rhs[i, c] = by_q * dq[i, c] + (by_v + p[i, ARMATURE]) * dv[i, c]
+                        rhs[i, c] = 0.0
+                        speed = dv[i, c] if mode[i] == 2.0 else dw[i, c]
+                        push[i, c] = by_q * dq[i, c] + by_v * dv[i, c]
+                        push[i, c] += (by_w + p[i, ARMATURE]) * speed
                         if moved[i, c] >= 0:
-                            rhs[i, c] += G[moved[i, c]]
+                            push[i, c] += G[moved[i, c]]
                     for j in range(nv):
                         if places[i, 0] != places[j, 0]:
                             continue
@@ -266,7 +338,9 @@ def simulate_sensitivities(
                         to_v = -h * (T[depth + places[j, 1], i] - total) / NUDGE + M[i * nv + j]
                         for c in range(columns):
                             rhs[i, c] += to_q * dq[j, c] + to_v * dv[j, c]
-                solve_moving(S, v, rhs, nv, columns)
+                gear_slopes(motor, slacks, push, rhs, moved, h, moving, mode, S, nv)
+                solve_moving(S, moving, rhs, nv, columns)
+                motor_slopes(motor, slacks, push, rhs, moved, h, mode, dw, nv)
                 for i in range(nv):
                     for c in range(columns):
                         dv[i, c] = rhs[i, c]

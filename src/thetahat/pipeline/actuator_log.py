@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,6 +18,7 @@ SLOWEST = 20.0  # [Hz] rows per second at least: drives settle within tens of mi
 SHORTEST = 1.0  # [s] of a run
 STILL = 0.01  # [rad or m] of motion, below which a joint does not move
 FARTHEST = 20.0  # times its motion that a joint's command can be away
+EFFORTS = ("cur", "pwm")  # what drives read, the better first
 EQUAL = 1e-9  # [rad or m] between command and measurement
 
 
@@ -62,9 +64,53 @@ def drive_log(robot: Robot, log: Log, reading: Reading) -> DriveLog:
     )
     joints = [name for name in robot.joint_names if name not in log.locked]
     _check(out, joints, files)
+    out = _with_effort(out, log, reading, places, joints=joints, files=files)
     if log.has_tau:
         _warn_of_unsigned_torque(log, joints, places, files)
     return out
+
+
+def _with_effort(
+    rows: DriveLog,
+    log: Log,
+    reading: Reading,
+    places: np.ndarray,
+    *,
+    joints: list[str],
+    files: str,
+) -> DriveLog:
+    """Return the rows with the current (`cur.<joint>`), else the duty cycle (`pwm.<joint>`), of all
+    drives, where the log has it with its sign.
+    """
+    for kind in EFFORTS:
+        beside = log.commanded(reading, kind)
+        if beside is None:
+            continue
+        parts = [
+            chunk.q[:, places]
+            for chunk in beside.read()
+            if log.runs[chunk.run].name in {name for name, _, _ in rows.runs}
+        ]
+        effort = np.ascontiguousarray(np.concatenate(parts))
+        if len(effort) != len(rows.t) or not np.all(np.isfinite(effort)):
+            warnings.warn(
+                f"{files}: {kind}.<joint> has gaps or values that are no numbers, and is not used",
+                RobotWarning,
+                stacklevel=3,
+            )
+            continue
+        unsigned = (effort.min(axis=0) >= 0.0) & (effort.max(axis=0) > 0.0)
+        if unsigned.any():
+            names = [f"{kind}.{name}" for name, each in zip(joints, unsigned, strict=True) if each]
+            warnings.warn(
+                f"{files}: {known(names, limit=3)} are never negative, so they are magnitudes, and"
+                " are not used; log them with their sign",
+                RobotWarning,
+                stacklevel=3,
+            )
+            continue
+        return replace(rows, effort=effort)
+    return rows
 
 
 def _warn_of_unsigned_torque(log: Log, joints: list[str], places: np.ndarray, files: str) -> None:

@@ -16,6 +16,7 @@ from thetahat.identification.actuators.actuator_verdict import with_actuator_ver
 from thetahat.identification.actuators.drive_log import DriveLog
 from thetahat.identification.actuators.drive_motion import DriveMotion
 from thetahat.identification.actuators.drive_parameters import (
+    KD,
     KP,
     LOGARITHMIC,
     NAMES,
@@ -50,13 +51,16 @@ Z = 1.96  # of a 95 % interval
 DIGITS = 6  # of a correlation
 # findings about what is used here: stamps and positions
 RELEVANT = (*("gap", "jitter", "locked-joints", "salvaged", "short-run", "stuck", "units", "wrap"),)
+UNSPLIT = 0.5  # standard deviation of kd, of the damping, from which it is not known
 UNKNOWN_SCALE = 0.5  # standard deviation of log kp from which a joint's scale is not known
 # reported parameters, and those that share the scale of kp
 REPORTED = (
     *("armature", "viscous", "coulomb", "kp", "kd", "damping", "delay", "bias", "offset", "limit"),
-    *("stribeck", "stribeck_speed", "load", "quadratic", "backlash"),
+    *("stribeck", "stribeck_speed", "load", "quadratic", "deadband", "backlash", "back_emf"),
 )
 SCALED = ("armature", "viscous", "coulomb", "kp", "kd", "damping", "offset", "limit", "stribeck")
+SCALED = (*SCALED, "back_emf")
+IF_FITTED = ("deadband", "backlash", "back_emf")  # zero in the model of most joints, and not shown
 NEVER_NEGATIVE = tuple(name for name in REPORTED if name not in ("bias", "offset"))
 
 
@@ -165,6 +169,7 @@ class ActuatorIdentification:
             "freed": None
             if self.identified.links is None
             else describe_links(self.identified.links),
+            "efforts": self._efforts(),
             "parity": None,
             "base": "fixed",
             "converged": bool(self.identified.fit.converged),
@@ -211,15 +216,15 @@ class ActuatorIdentification:
         model = self._model(at)
         value: dict[str, float | None] = {each: model[each] for each in REPORTED}
         std: dict[str, float | None] = {each: self._std(at, each) for each in REPORTED}
-        if not np.isfinite(self.known.kd[at]) and std["kd"] is None:  # one column
-            value["kd"] = value["viscous"] = std["viscous"] = None
+        if not np.isfinite(self.known.kd[at]) and not self._splits(std["kd"], model):
+            value["kd"] = value["viscous"] = std["kd"] = std["viscous"] = None
         scale = self.identified.uncertainty.std(at, "kp", seen=True)
         unknown = scale is not None and scale > UNKNOWN_SCALE
         still = not bool(self.identified.moving[at])
-        if std["backlash"] is None:  # play behind the encoder does not show
-            value["backlash"] = None
         for each in REPORTED:
-            if still or (unknown and each in SCALED) or (each == "limit" and std[each] is None):
+            absent = each in ("limit", *IF_FITTED) and std[each] is None
+            absent |= each == "back_emf" and value["kd"] is None  # above kd is all that shows
+            if still or absent or (unknown and each in SCALED):
                 value[each] = std[each] = None
         if name in self._unsplit:
             value["armature"] = std["armature"] = None
@@ -253,16 +258,56 @@ class ActuatorIdentification:
         raw = dict(zip(NAMES, map(float, self.drives.values[at]), strict=True))
         out = {each: raw[each] for each in REPORTED if each in raw}
         out["damping"] = raw["kd"] + raw["viscous"]
-        out["backlash"] = 2.0 * raw["deadband"]
         out["limit"] = min(raw["limit"], NO_LIMIT)
         return out
 
     def _std(self, at: int, name: str) -> float | None:
         if name == "damping":
             return self.identified.uncertainty.std_of_sum(at, ("kd", "viscous"))
-        raw = {"backlash": "deadband"}.get(name, name)
-        std = self.identified.uncertainty.std(at, raw)
-        return None if std is None else (2.0 * std if name == "backlash" else std)
+        if name in ("kd", "viscous", "back_emf") and self._by_effort(at):
+            return self._std_of_split(at, name)
+        return self.identified.uncertainty.std(at, name)
+
+    @staticmethod
+    def _splits(std: float | None, model: dict[str, float]) -> bool:
+        """Whether kd and viscous friction, mostly one column, are told apart."""
+        return std is not None and std < UNSPLIT * model["damping"]
+
+    def _by_effort(self, at: int) -> bool:
+        """Whether the drive's current or duty cycle told kd from viscous friction."""
+        law, free = self.identified.efforts, self.drives.free
+        given = np.isfinite(self.known.kd[at])
+        return law is not None and bool(law.told[at]) and not given and not free[at, KD]
+
+    def _std_of_split(self, at: int, name: str) -> float | None:
+        """Return the standard deviation of kd as the readings tell it, or of what it changes."""
+        law, kp = self.identified.efforts, self.drives.values[at, KP]
+        assert law is not None
+        scale = self.identified.uncertainty.std(at, "kp") or 0.0
+        kd = float(np.hypot(law.kd_per_kp_std[at] * kp, law.kd_per_kp[at] * scale))
+        if name == "kd":
+            return kd
+        alone = self.identified.uncertainty.std(at, name)
+        return None if alone is None else float(np.hypot(kd, alone))
+
+    def _efforts(self) -> Fields | None:
+        """Return what the readings tell of the drives, by joint."""
+        law = self.identified.efforts
+        if law is None:
+            return None
+        numbers = zip(self.robot.joint_names, law.gain, law.gain_std, law.r2, strict=True)
+        kp = self.drives.values[:, KP]
+        return {
+            name: None
+            if not told
+            else {
+                "torque_per_reading": float(kp[at] / gain),
+                "gain": float(gain),
+                "std": float(std),
+                "r2": float(r2),
+            }
+            for at, (told, (name, gain, std, r2)) in enumerate(zip(law.told, numbers, strict=True))
+        }
 
     def _per_kp(self, at: int) -> Fields:
         """Ratios to kp, known even where the scale is not: [s²], [s], [rad]."""

@@ -11,7 +11,7 @@ from thetahat.engine.protocol import NoProgress, Progress
 from thetahat.errors import MalformedInput, known
 from thetahat.identification.actuators.actuator_verdict import judge_actuators
 from thetahat.identification.actuators.drive_motion import DriveMotion
-from thetahat.identification.actuators.drive_parameters import DEADBAND, NAMES, DriveParameters
+from thetahat.identification.actuators.drive_parameters import NAMES, DriveParameters
 from thetahat.identification.verdict_reason import Data, Fields
 from thetahat.model.io.load import load
 from thetahat.model.joint_units import joint_units
@@ -109,10 +109,7 @@ def _drives(answer: Data, file: Path, robot: Robot) -> DriveParameters:
     values = out.values
     for at, name in enumerate(robot.joint_names):
         for parameter, term in enumerate(NAMES):
-            if parameter == DEADBAND:
-                values[at, parameter] = 0.5 * rows[name]["backlash"]
-            else:
-                values[at, parameter] = rows[name][term]
+            values[at, parameter] = rows[name].get(term, 0.0)
     return out
 
 

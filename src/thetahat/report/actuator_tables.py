@@ -21,7 +21,9 @@ EXTRA = (  # name, title, unit
     ("load", "friction per load", "–"),
     ("quadratic", "quadratic friction", "N·m·s²/rad²"),
     ("backlash", "backlash", "rad"),
+    ("deadband", "dead zone of the loop", "rad"),
     ("limit", "torque limit", "N·m"),
+    ("back_emf", "torque limit lost with speed", "N·m·s/rad"),
 )
 
 

@@ -87,7 +87,7 @@ class SimulationError:
             error = simulated - self.rollout.log.q[rows_of(part)]
             weights = 1.0 / scale**2 * huber_weight(error / scale)
             weights[self.settling(part)] = 0.0
-            bounds = _block_bounds(part, block_rows)
+            bounds = block_bounds(part, block_rows)
             gradients = np.zeros((len(bounds), count))
             for joint in range(error.shape[1]):
                 mine = np.flatnonzero(self._branch[drives.entries[:, 0]] == self._branch[joint])
@@ -96,7 +96,7 @@ class SimulationError:
                     weighted = J * weights[:, joint, None]
                     S = drives.slopes[np.ix_(mine, mine)]
                     H[np.ix_(mine, mine)] += S.T @ (J.T @ weighted) @ S
-                    gradients[:, mine] += _block_sums(weighted, error[:, joint], bounds) @ S
+                    gradients[:, mine] += block_sums(weighted, error[:, joint], bounds) @ S
             blocks.append(gradients)
         gradients = np.concatenate(blocks)
         return NormalEquations(H, gradients.sum(axis=0), gradients)
@@ -123,7 +123,7 @@ def _finite(J: np.ndarray) -> np.ndarray:
     return finite
 
 
-def _block_sums(J: np.ndarray, error: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+def block_sums(J: np.ndarray, error: np.ndarray, bounds: np.ndarray) -> np.ndarray:
     """Jᵀ error of every block, (blocks, columns)."""
     stops = [*bounds[1:], len(error)]
     return np.array([error[a:b] @ J[a:b] for a, b in zip(bounds, stops, strict=True)])
@@ -194,7 +194,7 @@ def _step(
     return np.clip(step, -largest, largest)
 
 
-def _block_bounds(segments: Sequence[Segment], block_rows: int) -> np.ndarray:
+def block_bounds(segments: Sequence[Segment], block_rows: int) -> np.ndarray:
     """First rows of blocks of about so many rows, none across two segments."""
     out, at = [], 0
     for each in segments:

@@ -34,6 +34,7 @@ class DriveLog:
     runs: tuple[tuple[str, int, int], ...]  # name, first row, rows
     rates: np.ndarray | None = None  # (2, rows, joints) of a part, from the whole log
     leads: tuple[int, ...] = ()  # rows before each run whose commands are known
+    effort: np.ndarray | None = None  # (rows, joints) current or duty cycle that the drives read
 
     @property
     def rows(self) -> int:
@@ -88,7 +89,31 @@ class DriveLog:
         each = np.concatenate(rows)
         rates = np.stack(self.derivatives)[:, each]
         data = (self.t[each], self.q[each], self.command[each])
-        return DriveLog(*data, tuple(moved), rates, tuple(leads))
+        effort = None if self.effort is None else self.effort[each]
+        return DriveLog(*data, tuple(moved), rates, tuple(leads), effort)
+
+    def smoothed(self, values: np.ndarray, joint: int) -> np.ndarray:
+        """Return a joint's values of all rows, (rows,), behind the derivatives' low-pass."""
+        out = np.zeros(len(values))
+        for _, first, rows in self.runs:
+            part = slice(first, first + rows)
+            t = self.t[part]
+            period = (t[-1] - t[0]) / (rows - 1)
+            even = t[0] + period * np.arange(rows)
+            method = Butterworth(min(HIGHEST_CUTOFF, SMOOTHING / period))
+            y = smooth(np.interp(even, t, values[part]), period, method)
+            out[part] = np.interp(t, even, y)
+        return out
+
+    def delayed_command(self, joint: int, delay: float) -> np.ndarray:
+        """Return the command of a joint that holds so long before every row, (rows,)."""
+        out = self.command[:, joint].copy()
+        for _, first, rows in self.runs:
+            part = slice(first, first + rows)
+            t = self.t[part]
+            held = np.searchsorted(t, t - delay + 1e-9, side="right") - 1
+            out[part] = self.command[part, joint][np.maximum(held, 0)]
+        return out
 
     def segments(self, seconds: float | None) -> list[Segment]:
         """Return every run cut into pieces of about this length; None: whole."""

@@ -16,24 +16,26 @@ from thetahat.dynamics.batch import kernels
 # In the order of the columns of kernels/drive_simulation.py.
 NAMES = (
     *("kp", "kd", "viscous", "coulomb", "armature", "delay", "limit", "bias", "offset"),
-    *("stribeck", "stribeck_speed", "load", "quadratic", "deadband"),
+    *("stribeck", "stribeck_speed", "load", "quadratic", "deadband", "backlash", "back_emf"),
 )
 KP, KD, VISCOUS, COULOMB, ARMATURE, DELAY, LIMIT, BIAS, OFFSET = range(9)
-STRIBECK, STRIBECK_SPEED, LOAD, QUADRATIC, DEADBAND = range(9, 14)
-PER_KP = (KD, VISCOUS, COULOMB, ARMATURE, LIMIT, OFFSET, STRIBECK, QUADRATIC)
+STRIBECK, STRIBECK_SPEED, LOAD, QUADRATIC, DEADBAND, BACKLASH, BACK_EMF = range(9, 16)
+PER_KP = (KD, VISCOUS, COULOMB, ARMATURE, LIMIT, OFFSET, STRIBECK, QUADRATIC, BACK_EMF)
 LOGARITHMIC = (KP, LIMIT, STRIBECK_SPEED)
 NO_LIMIT = 1e9  # [N·m] of a drive whose torque is not bounded
 # Bounds and small steps of what the fit sees: logarithms, ratios to kp, SI units.
 LOWER = {KD: 0.0, VISCOUS: 0.0, COULOMB: 0.0, ARMATURE: 0.0, DELAY: 0.0, STRIBECK: 0.0, LOAD: 0.0}
-LOWER |= {QUADRATIC: 0.0, DEADBAND: 0.0, BIAS: -0.5, KP: -7.0, LIMIT: -10.0, STRIBECK_SPEED: -7.0}
+LOWER |= {QUADRATIC: 0.0, DEADBAND: 0.0, BACKLASH: 0.0, BACK_EMF: 0.0}
+LOWER |= {BIAS: -0.5, KP: -7.0, LIMIT: -10.0, STRIBECK_SPEED: -7.0}
 UPPER = {DELAY: 0.25, BIAS: 0.5, LOAD: 0.95, DEADBAND: 0.2, KP: 12.0, STRIBECK_SPEED: 2.0}
+UPPER |= {BACKLASH: 0.3}
 STEPS = {KP: 0.01, LIMIT: 0.01, STRIBECK_SPEED: 0.02, VISCOUS: 2e-4, COULOMB: 2e-4, KD: 2e-4}
 STEPS |= {ARMATURE: 1e-5, DELAY: 5e-4, BIAS: 1e-3, OFFSET: 2e-4, STRIBECK: 2e-4, LOAD: 2e-3}
-STEPS |= {QUADRATIC: 2e-5, DEADBAND: 2e-4}
+STEPS |= {QUADRATIC: 2e-5, DEADBAND: 2e-4, BACKLASH: 2e-4, BACK_EMF: 2e-4}
 # Standard deviations of the prior, around the start of the fit; bias: around zero [rad].
 PRIOR = {KP: 3.0, LIMIT: 3.0, STRIBECK_SPEED: 1.0, BIAS: 0.05, VISCOUS: 10.0, COULOMB: 10.0}
 PRIOR |= {ARMATURE: 1.0, DELAY: 1.0, OFFSET: 10.0, STRIBECK: 10.0, LOAD: 2.0, QUADRATIC: 10.0}
-PRIOR |= {DEADBAND: 1.0, KD: 10.0}
+PRIOR |= {DEADBAND: 1.0, KD: 10.0, BACKLASH: 1.0, BACK_EMF: 10.0}
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,6 +25,7 @@ from thetahat.identification.actuators.drive_fit import (
     correlation_rows,
 )
 from thetahat.identification.actuators.drive_parameters import (
+    BACKLASH,
     BIAS,
     DELAY,
     KD,
@@ -40,6 +41,8 @@ SHORTEST_BLOCK = 1.0  # [s]
 FEWEST_BLOCKS = 12
 # Standard deviations between simulators, seen on five planted robots: relative, [s], [rad].
 RELATIVE, DELAYS, BIASES = 4e-3, 1e-4, 1e-3
+# The same of gears with backlash, whose stops simulators make each in its own way, on three more.
+RELATIVE_GEARED, BACKLASHES = 1e-2, 3e-4
 
 UNDETERMINED = (
     "the log does not determine the drives: their equations are singular; record a motion in which"
@@ -99,33 +102,46 @@ def drive_uncertainty(error: SimulationError, fit: DriveFit) -> DriveUncertainty
     if not len(drives.entries):
         return DriveUncertainty(drives, np.zeros((0, 0)), 1.0)
     rows = correlation_rows(error.residual(drives), error.segments)
+    equations = error.normal_equations(drives, fit.scale, rows_of_a_block(error, rows))
+    between = np.diag(between_simulators(drives) ** 2)
+    seen = larger_covariance(equations, drives.prior, rows) + between
+    return DriveUncertainty(drives, seen, rows)
+
+
+def rows_of_a_block(error: SimulationError, rows: float) -> int:
+    """Return the rows of a block of time, whose gradients are taken as independent.
+
+    rows: that count as one.
+    """
     total = sum(each.rows for each in error.segments)
     wanted = max(BLOCK * rows, SHORTEST_BLOCK / error.rollout.log.period)
-    block = int(np.clip(wanted, 1, max(1, total // FEWEST_BLOCKS)))
-    equations = error.normal_equations(drives, fit.scale, block)
-    between = np.diag(_between_simulators(drives) ** 2)
-    return DriveUncertainty(drives, _larger(equations, drives, rows) + between, rows)
+    return int(np.clip(wanted, 1, max(1, total // FEWEST_BLOCKS)))
 
 
-def _between_simulators(drives: DriveParameters) -> np.ndarray:
+def between_simulators(drives: DriveParameters) -> np.ndarray:
     """Return by how much simulators differ in what the fit sees."""
     out = np.zeros(len(drives.entries))
     for at, ((joint, parameter), value) in enumerate(zip(drives.entries, drives.x, strict=True)):
-        kp, kd = drives.values[joint, [KP, KD]]
+        kp, kd, play = drives.values[joint, [KP, KD, BACKLASH]]
+        relative = RELATIVE_GEARED if play > 0.0 else RELATIVE
         if parameter == KP:
-            out[at] = RELATIVE
+            out[at] = relative
         elif parameter == VISCOUS:  # kd + viscous is what a simulation shows
-            out[at] = RELATIVE * abs(value + kd / kp)
+            out[at] = relative * abs(value + kd / kp)
         elif parameter in PER_KP:
-            out[at] = RELATIVE * abs(value)
+            out[at] = relative * abs(value)
         else:
-            out[at] = {DELAY: DELAYS, BIAS: BIASES}.get(int(parameter), 0.0)
+            allowances = {DELAY: DELAYS, BIAS: BIASES, BACKLASH: BACKLASHES}
+            out[at] = allowances.get(int(parameter), 0.0)
     return out
 
 
-def _larger(equations: NormalEquations, drives: DriveParameters, rows: float) -> np.ndarray:
-    """Return the correlations of C_1 with the larger of both standard deviations."""
-    precision = np.diag(1.0 / drives.prior**2)
+def larger_covariance(equations: NormalEquations, prior: np.ndarray, rows: float) -> np.ndarray:
+    """Return the correlations of C_1 with the larger of both standard deviations.
+
+    prior: standard deviations.
+    """
+    precision = np.diag(1.0 / prior**2)
     try:
         first = np.linalg.inv(equations.H / rows + precision)
         inverse = np.linalg.inv(equations.H + rows * precision)
@@ -138,6 +154,6 @@ def _larger(equations: NormalEquations, drives: DriveParameters, rows: float) ->
     second = inverse @ (blocks.T @ blocks) @ inverse * (count / max(count - 1.0, 1.0))
     std = np.sqrt(np.diag(first))
     more = np.maximum(std, np.sqrt(np.maximum(np.diag(second), 0.0)))
-    more = np.minimum(more, np.maximum(drives.prior, std))
+    more = np.minimum(more, np.maximum(prior, std))
     out: np.ndarray = first * np.outer(more / std, more / std)
     return out

@@ -16,7 +16,10 @@ import numpy as np
 
 from thetahat.dynamics import batch
 from thetahat.identification.actuators.drive_fit import (
+    NormalEquations,
     SimulationError,
+    block_bounds,
+    block_sums,
     correlation_rows,
     huber_cost,
     huber_weight,
@@ -30,6 +33,11 @@ from thetahat.identification.actuators.drive_rollout import (
     branch_places,
     columns_of,
     rows_of,
+)
+from thetahat.identification.actuators.drive_uncertainty import (
+    between_simulators,
+    larger_covariance,
+    rows_of_a_block,
 )
 from thetahat.model import parameters
 from thetahat.model.robot import Robot
@@ -123,8 +131,12 @@ class _Problem:
         return np.concatenate([x, self.links.centre])
 
     def normal_equations(
-        self, drives: DriveParameters, eta: np.ndarray, scale: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+        self,
+        drives: DriveParameters,
+        eta: np.ndarray,
+        scale: np.ndarray,
+        block_rows: int = 10**9,
+    ) -> NormalEquations:
         """Return H and gradient of the weighted cost."""
         error = self.error(eta)
         places = branch_places(error.rollout.robot)
@@ -136,7 +148,8 @@ class _Problem:
         by_links = self._link_slopes(drives, eta)
         branch, entries = places[:, 0], drives.entries
         H = np.zeros((len(self.prior), len(self.prior)))
-        gradient = np.zeros(len(self.prior))
+        bounds = block_bounds(self.segments, block_rows)
+        blocks = np.zeros((len(bounds), len(self.prior)))
         for joint in range(residual.shape[1]):
             mine = np.flatnonzero(branch[entries[:, 0]] == branch[joint])
             J = np.zeros((len(residual), len(self.prior)))
@@ -146,8 +159,8 @@ class _Problem:
             J = np.nan_to_num(J, nan=0.0, posinf=0.0, neginf=0.0)
             weighted = J * weights[:, joint, None]
             H += J.T @ weighted
-            gradient += weighted.T @ np.nan_to_num(residual[:, joint])
-        return H, gradient
+            blocks += block_sums(weighted, np.nan_to_num(residual[:, joint]), bounds)
+        return NormalEquations(H, blocks.sum(axis=0), blocks)
 
     def _link_slopes(self, drives: DriveParameters, eta: np.ndarray) -> np.ndarray:
         """Return (rows, joints, 10·links): differences of simulations by base parameters, which are
@@ -182,7 +195,8 @@ def fit_links(
     for _ in range(MOST_STEPS):
         scale = robust_scale(residual)
         precision = correlation_rows(residual, segments) / problem.prior**2
-        H, gradient = problem.normal_equations(drives, eta, scale)
+        equations = problem.normal_equations(drives, eta, scale)
+        H, gradient = equations.H, equations.gradient
         change = np.concatenate([drives.x, eta]) - problem.centre
         old = _cost(residual / scale, change, precision)
         converged = True
@@ -209,13 +223,21 @@ def fit_links(
 def with_covariance(
     fit: LinkFit, log: DriveLog, segments: Sequence[Segment], drives: DriveParameters
 ) -> LinkFit:
-    """Return a fit with its covariance at these drives; rows that are correlated count once."""
+    """Return a fit with its covariance at these drives; rows that are correlated count once.
+
+    What another simulator's drives differ by reaches the links through the fit, too.
+    """
     problem = _Problem(log, segments, fit.links, drives)
-    residual = problem.error(fit.eta).residual(drives)
-    H, _ = problem.normal_equations(drives, fit.eta, robust_scale(residual))
+    error = problem.error(fit.eta)
+    residual = error.residual(drives)
     rows = correlation_rows(residual, segments)
-    covariance = np.linalg.inv(H / rows + np.diag(problem.prior**-2.0))
-    return replace(fit, drives=drives, covariance=covariance)
+    block = rows_of_a_block(error, rows)
+    equations = problem.normal_equations(drives, fit.eta, robust_scale(residual), block)
+    covariance = larger_covariance(equations, problem.prior, rows)
+    precision = np.diag(problem.prior**-2.0)
+    through = np.linalg.solve(equations.H / rows + precision, equations.H / rows)
+    between = through[:, : len(drives.entries)] * between_simulators(drives)
+    return replace(fit, drives=drives, covariance=covariance + between @ between.T)
 
 
 def _cost(residual: np.ndarray, change: np.ndarray, precision: np.ndarray) -> float:

@@ -7,18 +7,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from thetahat.identification.actuators.backlash_selection import with_earned_backlash
 from thetahat.identification.actuators.drive_fit import DriveFit, SimulationError, fit_drives
 from thetahat.identification.actuators.drive_log import DriveLog, Segment
 from thetahat.identification.actuators.drive_parameters import (
+    BACK_EMF,
+    BACKLASH,
     BIAS,
-    KD,
     LIMIT,
     NAMES,
-    VISCOUS,
     DriveParameters,
 )
 from thetahat.identification.actuators.drive_rollout import DriveRollout
 from thetahat.identification.actuators.drive_uncertainty import DriveUncertainty, drive_uncertainty
+from thetahat.identification.actuators.effort_law import EffortLaw, effort_law, with_told_kd
 from thetahat.identification.actuators.free_links import (
     FreeLinks,
     LinkFit,
@@ -26,7 +28,11 @@ from thetahat.identification.actuators.free_links import (
     with_covariance,
 )
 from thetahat.identification.actuators.linear_start import linear_start
-from thetahat.identification.actuators.term_selection import CANDIDATES, with_earned_terms
+from thetahat.identification.actuators.term_selection import (
+    CANDIDATES,
+    with_earned_terms,
+    with_free_kd,
+)
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind
 
@@ -55,6 +61,7 @@ class IdentifiedDrives:
     friction: tuple[str, ...]  # terms that earned their place somewhere
     robot: Robot  # whose links were simulated
     links: LinkFit | None = None  # where they were free
+    efforts: EffortLaw | None = None  # where the log has the drives' current or duty cycle
 
 
 def identify_drives(
@@ -82,8 +89,10 @@ def identify_drives(
     rollout = DriveRollout(robot, log)
     some = SimulationError(rollout, few)
     fit = fit_drives(some, fit.drives)
+    stage("looking for backlash")
+    fit = with_earned_backlash(some, fit, kd_known=np.isfinite(known.kd))
     stage("choosing friction terms")
-    chosen = with_free_kd(with_earned_terms(some, fit.drives), known)
+    chosen = with_free_kd(with_earned_terms(some, fit.drives), np.isfinite(known.kd))
     if np.any(chosen.free != fit.drives.free):
         fit = fit_drives(some, chosen)
     everything = some
@@ -91,6 +100,9 @@ def identify_drives(
         stage("fitting the drives: all rows")
         everything = SimulationError(rollout, segments)
         fit = fit_drives(everything, fit.drives, most_steps=FINAL_STEPS)
+    law = effort_law(log, fit.drives, moving)
+    if law is not None:
+        fit = replace(fit, drives=with_told_kd(fit.drives, law, np.isfinite(known.kd)))
     fit = replace(fit, drives=_without_zeros(fit.drives))
     stage("computing intervals")
     uncertainty = drive_uncertainty(everything, fit)
@@ -98,9 +110,9 @@ def identify_drives(
         freed = with_covariance(freed, log, few, fit.drives)
         uncertainty = uncertainty.beside_links(freed.covariance)
     earned = tuple(
-        NAMES[k] for k in (*CANDIDATES, NAMES.index("limit")) if fit.drives.free[:, k].any()
+        NAMES[k] for k in (*CANDIDATES, LIMIT, BACKLASH, BACK_EMF) if fit.drives.free[:, k].any()
     )
-    return IdentifiedDrives(fit, uncertainty, moving, earned, robot, freed)
+    return IdentifiedDrives(fit, uncertainty, moving, earned, robot, freed, law)
 
 
 def start_of(
@@ -122,18 +134,6 @@ def start_of(
     for name in ("viscous", "coulomb", "armature", "delay", "offset"):
         drives = drives.with_free(name, moving)
     return drives.with_free("bias", moving & ~upright_axes(robot))
-
-
-def with_free_kd(drives: DriveParameters, known: KnownGains) -> DriveParameters:
-    """Return drives whose kd is fitted beside viscous friction where the torque is limited: the
-    limit holds kd's torque, and not friction's, so that the two are no longer one column.
-    """
-    values, split = drives.values.copy(), drives.free[:, LIMIT] & ~np.isfinite(known.kd)
-    half = 0.5 * values[split, VISCOUS]
-    values[split, VISCOUS], values[split, KD] = half, half
-    free = drives.free.copy()
-    free[:, KD] = split
-    return DriveParameters(values, free)
 
 
 def upright_axes(robot: Robot) -> np.ndarray:
@@ -163,7 +163,7 @@ def _screened(segments: list[Segment]) -> list[Segment]:
 def _without_zeros(drives: DriveParameters) -> DriveParameters:
     """Terms that fell to zero are not in the model."""
     free = drives.free.copy()
-    for k in CANDIDATES:
+    for k in (*CANDIDATES, BACKLASH, BACK_EMF):
         free[:, k] &= drives.values[:, k] > 0.0
     return DriveParameters(drives.values, free)
 

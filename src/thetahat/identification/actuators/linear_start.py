@@ -16,9 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import nnls
 
-from thetahat.data.filters import Butterworth, smooth
 from thetahat.dynamics.rigid_body import inverse_dynamics
-from thetahat.identification.actuators.drive_log import HIGHEST_CUTOFF, SMOOTHING, DriveLog
+from thetahat.identification.actuators.drive_log import DriveLog
 from thetahat.model.robot import Robot
 
 DELAYS = np.arange(0.0, 0.0801, 0.005)  # [s]
@@ -108,13 +107,5 @@ def _physical(x: np.ndarray, known: float, from_file: float) -> tuple[float, ...
 
 def _filtered_command(log: DriveLog, delay: float) -> np.ndarray:
     """Commands as they were so long ago, behind the low-pass of the derivatives."""
-    out = np.zeros_like(log.command)
-    for _, first, rows in log.runs:
-        part = slice(first, first + rows)
-        t = log.t[part]
-        held = np.searchsorted(t, t - delay + 1e-9, side="right") - 1
-        period = (t[-1] - t[0]) / (rows - 1)
-        method = Butterworth(min(HIGHEST_CUTOFF, SMOOTHING / period))
-        for j in range(log.joints):
-            out[part, j] = smooth(log.command[part, j][np.maximum(held, 0)], period, method)
-    return out
+    joints = range(log.joints)
+    return np.stack([log.smoothed(log.delayed_command(j, delay), j) for j in joints], axis=1)
