@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from scipy.linalg import lapack
 
+from thetahat.data.velocities import all_single_dof
 from thetahat.dynamics import batch, rigid_body
 from thetahat.model.drive import Drive
 from thetahat.model.robot import Robot
@@ -126,6 +128,15 @@ class OwnEngine(Engine):
             *self._constants, q[None], dq[None], tau[None], *self._scratch, out[None], self._pivots
         )
         return out
+
+    def step_arguments(self) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
+        """What the kernels of plant_steps.py take of this engine, its bodies and its scratch
+        memory; none where they cannot step this robot.
+        """
+        if self._by_matrix or not all_single_dof(self.robot):
+            return None
+        scratch = (*self._scratch, self._pivots, self._w.composite, self._w.matrix)
+        return self._constants, scratch
 
     def mass_matrix(self, q: np.ndarray) -> np.ndarray:
         """D(q) by composite bodies."""

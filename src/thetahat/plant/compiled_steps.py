@@ -1,0 +1,67 @@
+"""The steps of stepper.py in compiled code, for the project's own engine where every joint has one
+degree of freedom and a motor of its own.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from thetahat.dynamics import batch
+from thetahat.plant.friction import Friction
+from thetahat.plant.physics_engine import Engine, OwnEngine
+
+
+class CompiledSteps:
+    """The kernels of plant_steps.py with their memory, for one engine and one friction."""
+
+    def __init__(self, engine: OwnEngine, constants: dict[str, np.ndarray]) -> None:
+        kernels, nv = batch.kernels().plant_steps, engine.robot.nv
+        self._settle, self._advance = kernels.settle, kernels.advance
+        bodies, scratch = engine.step_arguments() or ((), ())
+        friction = np.empty((kernels.FRICTION_SIZE, nv))
+        for name, values in constants.items():
+            friction[getattr(kernels, name.upper())] = values
+        friction[kernels.ROTOR] = np.diag(engine.robot.drive.joint_armature())
+        self._work = work = np.zeros((kernels.WORK_SIZE, nv))
+        matrix, order = np.empty((nv, nv)), np.empty(nv, dtype=np.int64)
+        self._arguments = bodies, (*scratch, matrix, order), friction, work
+        rows = (kernels.Q, kernels.DQ, kernels.SIGN, kernels.TAU, kernels.K1)
+        self._q, self._dq, self._sign, self._tau, self._ddq = (work[row] for row in rows)
+
+    def settle(
+        self, q: np.ndarray, dq: np.ndarray, sign: np.ndarray, tau: np.ndarray
+    ) -> np.ndarray:
+        """Decide who holds under this torque, in `sign`; q̈ then, an array that the next call
+        overwrites.
+        """
+        self._q[:], self._dq[:], self._sign[:], self._tau[:] = q, dq, sign, tau
+        self._settle(*self._arguments)
+        sign[:] = self._sign
+        return self._ddq
+
+    def advance(
+        self,
+        q: np.ndarray,
+        dq: np.ndarray,
+        sign: np.ndarray,
+        tau: np.ndarray,
+        count: int,
+        h: float,
+        *,
+        known: bool,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """State after `count` steps of h seconds, who holds in `sign`; known: `settle` was the
+        last call, with the same arguments.
+        """
+        self._q[:], self._dq[:], self._sign[:], self._tau[:] = q, dq, sign, tau
+        self._advance(*self._arguments, count, h, known)
+        sign[:] = self._sign
+        return self._q.copy(), self._dq.copy()
+
+
+def compiled_steps(engine: Engine, friction: Friction) -> CompiledSteps | None:
+    """The compiled steps of an engine, where there are some."""
+    constants = friction.constants()
+    if constants is None or not isinstance(engine, OwnEngine) or not engine.robot.nv:
+        return None
+    return None if engine.step_arguments() is None else CompiledSteps(engine, constants)
