@@ -21,11 +21,11 @@ from thetahat.kernels.jit import inline, jit
 # a motor that can hold.
 VISCOUS, COULOMB, OFFSET, STRIBECK, SPEED, LOW, HIGH, DRY, ROTOR = range(9)
 FRICTION_SIZE = 9
-# Rows of the work array (WORK_SIZE, nv). Q, DQ, SIGN, TAU: the state and the torque that acts. K1 to
-# K4: accelerations at the stages of a step; STAGE_*: the states there; END_*: the state after the
-# step; NET: torque less friction; FREE: a⁰; NEEDED: λ; BEGIN, FRONT, BACK: speeds along the motion
-# at the beginning of a step and at the two ends of a bracket; FORCED, STOPS: motors that hold until
-# the step's end, and that stop at the end of its piece.
+# Rows of the work array (WORK_SIZE, nv). Q, DQ, SIGN, TAU: the state and the torque that acts.
+# K1 to K4: accelerations at the stages of a step; STAGE_*: the states there; END_*: the state after
+# the step; NET: torque less friction; FREE: a⁰; NEEDED: λ; BEGIN, FRONT, BACK: speeds along the
+# motion at the beginning of a step and at the two ends of a bracket; FORCED, STOPS: motors that
+# hold until the step's end, and that stop at the end of its piece.
 Q, DQ, SIGN, TAU, K1, K2, K3, K4, STAGE_Q, STAGE_DQ, END_Q, END_DQ = range(12)
 NET, FREE, NEEDED, BEGIN, FRONT, BACK, FORCED, STOPS = range(12, 20)
 WORK_SIZE = 20
@@ -131,7 +131,7 @@ def _hold(friction, w, out, D, order, needed):
 def _stage(bodies, scratch, friction, w, q, dq, out, needed):
     """Row out: q̈ at the state in rows q and dq."""
     topology, geometry, dofs, axes, theta = *bodies[:4], bodies[5]
-    none, nodes, directions = scratch[:3]
+    nodes, directions = scratch[1:3]
     _resist(friction, w, dq)
     state = w[q : q + 1], w[dq : dq + 1], w[NET : NET + 1]
     forward_dynamics(*bodies, *state, *scratch[:6], w[out : out + 1], scratch[6])
@@ -309,7 +309,7 @@ def _step(bodies, scratch, friction, w, h, known):
 @inline
 def _stands(friction, w):
     """Whether every joint stands still and is held there, so that no step changes anything."""
-    for i in range(w.shape[1]):
+    for i in range(w.shape[1]):  # noqa: SIM110
         if w[DQ, i] != 0.0 or not _holds(friction, w, i):
             return False
     return True
