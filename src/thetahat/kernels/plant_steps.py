@@ -7,6 +7,9 @@ q̈_h = 0. With a⁰ the acceleration without it, f the joints that slide and h 
     a_f = a⁰_f + D_ff⁻¹ D_fh a⁰_h,    a_h = 0,    λ = (D (a⁰ − a))_h
 
 λ is what friction needs to hold them.
+
+`model` is (bodies, scratch, foreign, D, order): the arguments of the project's own dynamics, those
+of another engine's function (its address, or 0 where the own dynamics are meant), and room.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import math
 
 from thetahat.kernels.aba import forward_dynamics
 from thetahat.kernels.crba import mass_matrix
+from thetahat.kernels.foreign_call import call_with_two
 from thetahat.kernels.jit import inline, jit
 
 # Rows of the friction table (FRICTION_SIZE, nv); LOW and HIGH: what holds a motor still; DRY: 1 for
@@ -96,7 +100,6 @@ def _hold(friction, w, out, D, order, needed):
     """Row out: q̈ with the motors that hold held, from the q̈ without them; NEEDED: λ, if asked."""
     nv, count = w.shape[1], 0
     for i in range(nv):
-        D[i, i] += friction[ROTOR, i]
         w[FREE, i] = w[out, i]
         if not _holds(friction, w, i):
             order[count] = i
@@ -128,32 +131,77 @@ def _hold(friction, w, out, D, order, needed):
 
 
 @jit
-def _stage(bodies, scratch, friction, w, q, dq, out, needed):
-    """Row out: q̈ at the state in rows q and dq."""
-    topology, geometry, dofs, axes, theta = *bodies[:4], bodies[5]
-    nodes, directions = scratch[1:3]
-    _resist(friction, w, dq)
+def _own_acceleration(bodies, scratch, w, q, dq, out):
+    """Row out: q̈ under NET at the state in rows q and dq, by articulated bodies."""
     state = w[q : q + 1], w[dq : dq + 1], w[NET : NET + 1]
     forward_dynamics(*bodies, *state, *scratch[:6], w[out : out + 1], scratch[6])
-    if _count_held(friction, w):
-        composite, matrix, D, order = scratch[7:]
-        nv = w.shape[1]
-        mass_matrix(
-            topology, geometry, dofs, axes, theta, nv, w[q : q + 1], nodes, directions, composite,
-            matrix, D.reshape(1, nv * nv),
-        )  # fmt: skip
+
+
+@jit
+def _own_matrix(bodies, scratch, friction, w, q, D):
+    """D: the mass matrix at row q, with rotors."""
+    topology, geometry, dofs, axes, theta = *bodies[:4], bodies[5]
+    nodes, directions, composite, matrix = *scratch[1:3], *scratch[7:]
+    nv = w.shape[1]
+    mass_matrix(
+        *(topology, geometry, dofs, axes, theta, nv, w[q : q + 1]),
+        *(nodes, directions, composite, matrix, D.reshape(1, nv * nv)),
+    )
+    for i in range(nv):
+        D[i, i] += friction[ROTOR, i]
+
+
+@jit
+def _foreign_acceleration(foreign, w, q, dq, out):
+    """The same by another engine's function, which works on its own memory."""
+    function, model, data, position, speed, applied, acceleration = foreign[:7]
+    for i in range(w.shape[1]):
+        position[i], speed[i], applied[i] = w[q, i], w[dq, i], w[NET, i]
+    call_with_two(function, model, data)
+    for i in range(w.shape[1]):
+        w[out, i] = acceleration[i]
+
+
+@jit
+def _foreign_matrix(foreign, D):
+    """D: the mass matrix where that function was called last, of which the other engine keeps the
+    entries below the diagonal, row by row.
+    """
+    values, counts, starts, columns = foreign[7:]
+    D[:] = 0.0
+    for i in range(D.shape[0]):
+        for k in range(starts[i], starts[i] + counts[i]):
+            D[i, columns[k]] = values[k]
+            D[columns[k], i] = values[k]
+
+
+@jit
+def _stage(model, friction, w, q, dq, out, needed):
+    """Row out: q̈ at the state in rows q and dq."""
+    bodies, scratch, foreign, D, order = model
+    _resist(friction, w, dq)
+    held = _count_held(friction, w)
+    if foreign[0] != 0:
+        _foreign_acceleration(foreign, w, q, dq, out)
+        if held:
+            _foreign_matrix(foreign, D)
+    else:
+        _own_acceleration(bodies, scratch, w, q, dq, out)
+        if held:
+            _own_matrix(bodies, scratch, friction, w, q, D)
+    if held:
         _hold(friction, w, out, D, order, needed)
 
 
 @jit
-def settle(bodies, scratch, friction, w):
+def settle(model, friction, w):
     """Let go the motors that cannot hold under this torque, the one furthest beyond its limit
     first; K1: q̈ then.
     """
     nv = w.shape[1]
     while True:
         held = _count_held(friction, w)
-        _stage(bodies, scratch, friction, w, Q, DQ, K1, held > 0)
+        _stage(model, friction, w, Q, DQ, K1, held > 0)
         if held == 0:
             return
         worst, most, up = -1, 0.0, False
@@ -169,7 +217,7 @@ def settle(bodies, scratch, friction, w):
 
 
 @jit
-def _trial(bodies, scratch, friction, w, h):
+def _trial(model, friction, w, h):
     """END_Q, END_DQ: the state after a step of length h in which no motor changes its ways; K1 is
     known.
     """
@@ -177,15 +225,15 @@ def _trial(bodies, scratch, friction, w, h):
     for i in range(nv):
         w[STAGE_Q, i] = w[Q, i] + half * w[DQ, i]
         w[STAGE_DQ, i] = w[DQ, i] + half * w[K1, i]
-    _stage(bodies, scratch, friction, w, STAGE_Q, STAGE_DQ, K2, False)
+    _stage(model, friction, w, STAGE_Q, STAGE_DQ, K2, False)
     for i in range(nv):
         w[STAGE_Q, i] = w[Q, i] + half * w[STAGE_DQ, i]
         w[STAGE_DQ, i] = w[DQ, i] + half * w[K2, i]
-    _stage(bodies, scratch, friction, w, STAGE_Q, STAGE_DQ, K3, False)
+    _stage(model, friction, w, STAGE_Q, STAGE_DQ, K3, False)
     for i in range(nv):
         w[STAGE_Q, i] = w[Q, i] + h * w[STAGE_DQ, i]
         w[STAGE_DQ, i] = w[DQ, i] + h * w[K3, i]
-    _stage(bodies, scratch, friction, w, STAGE_Q, STAGE_DQ, K4, False)
+    _stage(model, friction, w, STAGE_Q, STAGE_DQ, K4, False)
     for i in range(nv):
         both = w[K2, i] + w[K3, i]
         w[END_Q, i] = w[Q, i] + h * (w[DQ, i] + (h / 6.0) * (w[K1, i] + both))
@@ -209,7 +257,7 @@ def _stop(friction, w, row):
 
 
 @jit
-def _first_stop(bodies, scratch, friction, w, h, zero):
+def _first_stop(model, friction, w, h, zero):
     """The time at which the first sliding motor comes within `zero` of standing still, by false
     position; END: the state there; STOPS: who stops. The state after h is in END.
     """
@@ -223,7 +271,7 @@ def _first_stop(bodies, scratch, friction, w, h, zero):
             if w[BEGIN, i] > zero and w[BACK, i] < 0.0:
                 fraction = min(fraction, w[FRONT, i] / (w[FRONT, i] - w[BACK, i]))
         at = low + fraction * (high - low)
-        _trial(bodies, scratch, friction, w, at)
+        _trial(model, friction, w, at)
         least = math.inf
         for i in range(nv):
             if w[BEGIN, i] > zero:
@@ -250,7 +298,7 @@ def _first_stop(bodies, scratch, friction, w, h, zero):
 
 
 @inline
-def _hold_forced(bodies, scratch, friction, w):
+def _hold_forced(model, friction, w):
     """Hold again the motors that were let go but are to hold until the step's end."""
     again = False
     for i in range(w.shape[1]):
@@ -258,22 +306,22 @@ def _hold_forced(bodies, scratch, friction, w):
             w[SIGN, i] = 0.0
             again = True
     if again:
-        _stage(bodies, scratch, friction, w, Q, DQ, K1, False)
+        _stage(model, friction, w, Q, DQ, K1, False)
 
 
 @jit
-def _step(bodies, scratch, friction, w, h, known):
+def _step(model, friction, w, h, known):
     """A step of length h, cut wherever a sliding motor stops."""
     nv = w.shape[1]
     left, piece, events = h, h, 0
     w[FORCED] = 0.0
     while left > 0.0:
         if not known:
-            settle(bodies, scratch, friction, w)
+            settle(model, friction, w)
         if events:
-            _hold_forced(bodies, scratch, friction, w)
+            _hold_forced(model, friction, w)
         known, piece = True, min(piece, left)
-        _trial(bodies, scratch, friction, w, piece)
+        _trial(model, friction, w, piece)
         crossed, fastest = False, 0.0
         for i in range(nv):
             w[BEGIN, i] = w[SIGN, i] * w[DQ, i]
@@ -297,7 +345,7 @@ def _step(bodies, scratch, friction, w, h, known):
             if idle:
                 piece *= 0.25
                 continue
-            piece = _first_stop(bodies, scratch, friction, w, piece, zero)
+            piece = _first_stop(model, friction, w, piece, zero)
             _commit(w)
             _stop(friction, w, STOPS)
             left -= piece
@@ -316,15 +364,15 @@ def _stands(friction, w):
 
 
 @jit
-def advance(bodies, scratch, friction, w, count, h, known):
+def advance(model, friction, w, count, h, known):
     """`count` steps of length h under a constant torque; known: K1 is q̈ now, and who holds is
     decided.
     """
     if not known:
-        settle(bodies, scratch, friction, w)
+        settle(model, friction, w)
         known = True
     if _stands(friction, w):
         return
     for _ in range(count):
-        _step(bodies, scratch, friction, w, h, known)
+        _step(model, friction, w, h, known)
         known = False

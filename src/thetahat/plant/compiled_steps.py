@@ -1,5 +1,5 @@
-"""The steps of stepper.py in compiled code, for the project's own engine where every joint has one
-degree of freedom and a motor of its own.
+"""The steps of stepper.py in compiled code, where every joint has one degree of freedom and a motor
+of its own.
 """
 
 from __future__ import annotations
@@ -8,23 +8,26 @@ import numpy as np
 
 from thetahat.dynamics import batch
 from thetahat.plant.friction import Friction
-from thetahat.plant.physics_engine import Engine, OwnEngine
+from thetahat.plant.physics_engine import Engine, StepArguments
 
 
 class CompiledSteps:
     """The kernels of plant_steps.py with their memory, for one engine and one friction."""
 
-    def __init__(self, engine: OwnEngine, constants: dict[str, np.ndarray]) -> None:
+    def __init__(
+        self, engine: Engine, arguments: StepArguments, constants: dict[str, np.ndarray]
+    ) -> None:
         kernels, nv = batch.kernels().plant_steps, engine.robot.nv
         self._settle, self._advance = kernels.settle, kernels.advance
-        bodies, scratch = engine.step_arguments() or ((), ())
         friction = np.empty((kernels.FRICTION_SIZE, nv))
         for name, values in constants.items():
             friction[getattr(kernels, name.upper())] = values
         friction[kernels.ROTOR] = np.diag(engine.robot.drive.joint_armature())
         self._work = work = np.zeros((kernels.WORK_SIZE, nv))
         matrix, order = np.empty((nv, nv)), np.empty(nv, dtype=np.int64)
-        self._arguments = bodies, (*scratch, matrix, order), friction, work
+        model = (arguments.bodies, arguments.scratch, arguments.foreign, matrix, order)
+        self._arguments = model, friction, work
+        self._engine = engine  # whose memory the foreign function works on
         rows = (kernels.Q, kernels.DQ, kernels.SIGN, kernels.TAU, kernels.K1)
         self._q, self._dq, self._sign, self._tau, self._ddq = (work[row] for row in rows)
 
@@ -61,7 +64,7 @@ class CompiledSteps:
 
 def compiled_steps(engine: Engine, friction: Friction) -> CompiledSteps | None:
     """The compiled steps of an engine, where there are some."""
-    constants = friction.constants()
-    if constants is None or not isinstance(engine, OwnEngine) or not engine.robot.nv:
+    constants, arguments = friction.constants(), engine.step_arguments()
+    if constants is None or arguments is None or not engine.robot.nv:
         return None
-    return None if engine.step_arguments() is None else CompiledSteps(engine, constants)
+    return CompiledSteps(engine, arguments, constants)

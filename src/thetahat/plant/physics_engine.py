@@ -9,7 +9,7 @@ asked four times a millisecond.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,17 @@ def rotors_alone(robot: Robot) -> Robot:
     return bare
 
 
+@dataclass(frozen=True)
+class StepArguments:
+    """What the compiled steps call: the project's own dynamics, or another engine's function."""
+
+    bodies: tuple[Any, ...]
+    scratch: tuple[Any, ...]
+    # of the function: its address, those of its two arguments, the arrays it reads (q, dq, tau) and
+    # writes (q̈), and the sparse mass matrix: values, count and start of every row, columns
+    foreign: tuple[Any, ...] = (*(0, 0, 0), *[np.empty(0)] * 5, *[np.empty(0, dtype=np.int32)] * 3)
+
+
 class Engine(ABC):
     """Rigid bodies and rotors of one robot."""
 
@@ -52,6 +63,12 @@ class Engine(ABC):
     @abstractmethod
     def mass_matrix(self, q: np.ndarray) -> np.ndarray:
         """D(q) with the rotors, (nv, nv); an array that the next call may overwrite."""
+
+    def step_arguments(self) -> StepArguments | None:
+        """What the kernels of plant_steps.py take of this engine; none where they cannot step its
+        robot.
+        """
+        return None
 
 
 class SprungEngine(Engine):
@@ -129,14 +146,12 @@ class OwnEngine(Engine):
         )
         return out
 
-    def step_arguments(self) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
-        """What the kernels of plant_steps.py take of this engine, its bodies and its scratch
-        memory; none where they cannot step this robot.
-        """
+    def step_arguments(self) -> StepArguments | None:
+        """Its bodies and its scratch memory."""
         if self._by_matrix or not all_single_dof(self.robot):
             return None
         scratch = (*self._scratch, self._pivots, self._w.composite, self._w.matrix)
-        return self._constants, scratch
+        return StepArguments(self._constants, scratch)
 
     def mass_matrix(self, q: np.ndarray) -> np.ndarray:
         """D(q) by composite bodies."""
