@@ -41,6 +41,7 @@ _OFF = (
     *("CONSTRAINT", "CONTACT", "LIMIT", "EQUALITY", "FRICTIONLOSS"),
     *("SPRING", "DAMPER", "ACTUATION", "SENSOR", "AUTORESET"),
 )
+ADDRESS = "_address"  # of the C structure behind an object of MuJoCo's bindings
 # com, quaternion, moments: no special position
 _ASKEW = ((0.31, -0.17, 0.23), (0.5, 0.1, -0.7, 0.5), (1.0, 1.1, 1.3))
 
@@ -248,7 +249,7 @@ class MujocoEngine(Engine):
         own = OwnEngine(self.robot).step_arguments()  # not called; kernels want them all the same
         if own is None:
             return None
-        where = (function, model._address, data._address)
+        where = (function, *(getattr(each, ADDRESS) for each in (model, data)))
         state = (data.qpos, data.qvel, data.qfrc_applied, data.qacc)
         matrix = (data.M, model.M_rownnz, model.M_rowadr, model.M_colind)
         return replace(own, foreign=(*where, *state, *matrix))

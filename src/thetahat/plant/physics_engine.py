@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from scipy.linalg import lapack
@@ -42,11 +41,15 @@ def rotors_alone(robot: Robot) -> Robot:
 class StepArguments:
     """What the compiled steps call: the project's own dynamics, or another engine's function."""
 
-    bodies: tuple[Any, ...]
-    scratch: tuple[Any, ...]
+    bodies: tuple[object, ...]
+    scratch: tuple[object, ...]
     # of the function: its address, those of its two arguments, the arrays it reads (q, dq, tau) and
     # writes (q̈), and the sparse mass matrix: values, count and start of every row, columns
-    foreign: tuple[Any, ...] = (*(0, 0, 0), *[np.empty(0)] * 5, *[np.empty(0, dtype=np.int32)] * 3)
+    foreign: tuple[object, ...] = (
+        *(0, 0, 0),
+        *[np.empty(0)] * 5,
+        *[np.empty(0, dtype=np.int32)] * 3,
+    )
 
 
 class Engine(ABC):
