@@ -28,8 +28,9 @@ class CompiledSteps:
         model = (arguments.bodies, arguments.scratch, arguments.foreign, matrix, order)
         self._arguments = model, friction, work
         self._engine = engine  # whose memory the foreign function works on
-        rows = (kernels.Q, kernels.DQ, kernels.SIGN, kernels.TAU, kernels.K1)
-        self._q, self._dq, self._sign, self._tau, self._ddq = (work[row] for row in rows)
+        rows = (kernels.Q, kernels.DQ, kernels.SIGN, kernels.TAU)
+        self._q, self._dq, self._sign, self._tau = (work[row] for row in rows)
+        self._ddq: np.ndarray = work[kernels.K1]
 
     def settle(
         self, q: np.ndarray, dq: np.ndarray, sign: np.ndarray, tau: np.ndarray
