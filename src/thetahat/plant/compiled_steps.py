@@ -57,7 +57,8 @@ class CompiledSteps:
         """State after `count` steps of h seconds, who holds in `sign`; known: `settle` was the
         last call, with the same arguments.
         """
-        self._q[:], self._dq[:], self._sign[:], self._tau[:] = q, dq, sign, tau
+        if not known:  # else they are there already
+            self._q[:], self._dq[:], self._sign[:], self._tau[:] = q, dq, sign, tau
         self._advance(*self._arguments, count, h, known)
         sign[:] = self._sign
         return self._q.copy(), self._dq.copy()
