@@ -160,6 +160,24 @@ class Friction:
         f = self.torque(self.motor_speed(dq), sign, load)
         return f if self.B is None else self.B @ f
 
+    def constants(self) -> dict[str, np.ndarray] | None:
+        """The numbers of its formula and of what holds, each (motors,), where that formula is all
+        there is and every joint has its own motor; else none.
+        """
+        if self.B is not None or self._extra or self._by_load:
+            return None
+        none = np.zeros(len(self.names))
+        return {
+            "viscous": self.viscous,
+            "coulomb": self.coulomb,
+            "offset": self.offset,
+            "stribeck": none if self.stribeck is None else self.stribeck,
+            "speed": none + 1.0 if self.speed is None else self.speed,
+            "low": self.low,
+            "high": self.high,
+            "dry": self.dry.astype(float),
+        }
+
     def steepness(self) -> np.ndarray:
         """∂f/∂q̇_m at its largest, (motors,) [N·m·s/rad or N·s/m]: how stiff friction makes the
         equation of motion.

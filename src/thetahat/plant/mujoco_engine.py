@@ -14,7 +14,11 @@ them, q̈ = (GᵀDG + rotors)⁻¹(τ − Gᵀ bias).
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -24,12 +28,20 @@ from thetahat.errors import MissingExtra, UsageError
 from thetahat.model import parameters
 from thetahat.model.robot import Robot
 from thetahat.model.tree import JointKind, Node
-from thetahat.plant.physics_engine import Engine, rotation, rotors_alone, solved
+from thetahat.plant.physics_engine import (
+    Engine,
+    OwnEngine,
+    StepArguments,
+    rotation,
+    rotors_alone,
+    solved,
+)
 
 _OFF = (
     *("CONSTRAINT", "CONTACT", "LIMIT", "EQUALITY", "FRICTIONLOSS"),
     *("SPRING", "DAMPER", "ACTUATION", "SENSOR", "AUTORESET"),
 )
+ADDRESS = "_address"  # of the C structure behind an object of MuJoCo's bindings
 # com, quaternion, moments: no special position
 _ASKEW = ((0.31, -0.17, 0.23), (0.5, 0.1, -0.7, 0.5), (1.0, 1.1, 1.3))
 
@@ -141,6 +153,20 @@ def quaternion(R: np.ndarray) -> np.ndarray:
     return np.linalg.eigh(K)[1][:, -1]
 
 
+@cache
+def forward_address() -> int:
+    """Where mj_forward of the installed MuJoCo lies in memory; 0 where it is not found."""
+    folder = Path(str(load_mujoco().__file__)).parent
+    for pattern in ("libmujoco.so*", "libmujoco*.dylib", "mujoco.dll"):
+        for path in sorted(folder.glob(pattern)):
+            try:
+                function = ctypes.CDLL(str(path)).mj_forward
+            except (OSError, AttributeError):
+                continue
+            return ctypes.cast(function, ctypes.c_void_p).value or 0
+    return 0
+
+
 class MujocoEngine(Engine):
     """MuJoCo's smooth forward dynamics in our coordinates."""
 
@@ -214,6 +240,19 @@ class MujocoEngine(Engine):
         T = self._velocity_map(q)
         D: np.ndarray = T.T @ self._full @ T
         return D + self._rotors if self._by_matrix else D
+
+    def step_arguments(self) -> StepArguments | None:
+        """mj_forward by its address, where its coordinates are ours."""
+        data, model, function = self.data, self.model, forward_address()
+        if not (self._identity and function and hasattr(data, "M")):
+            return None
+        own = OwnEngine(self.robot).step_arguments()  # not called; kernels want them all the same
+        if own is None:
+            return None
+        where = (function, *(getattr(each, ADDRESS) for each in (model, data)))
+        state = (data.qpos, data.qvel, data.qfrc_applied, data.qacc)
+        matrix = (data.M, model.M_rownnz, model.M_rowadr, model.M_colind)
+        return replace(own, foreign=(*where, *state, *matrix))
 
     # -- coordinates -------------------------------------------------------------------------------
 

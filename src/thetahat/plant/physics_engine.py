@@ -9,11 +9,12 @@ asked four times a millisecond.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import lapack
 
+from thetahat.data.velocities import all_single_dof
 from thetahat.dynamics import batch, rigid_body
 from thetahat.model.drive import Drive
 from thetahat.model.robot import Robot
@@ -36,6 +37,21 @@ def rotors_alone(robot: Robot) -> Robot:
     return bare
 
 
+@dataclass(frozen=True)
+class StepArguments:
+    """What the compiled steps call: the project's own dynamics, or another engine's function."""
+
+    bodies: tuple[object, ...]
+    scratch: tuple[object, ...]
+    # of the function: its address, those of its two arguments, the arrays it reads (q, dq, tau) and
+    # writes (q̈), and the sparse mass matrix: values, count and start of every row, columns
+    foreign: tuple[object, ...] = (
+        *(0, 0, 0),
+        *[np.empty(0)] * 5,
+        *[np.empty(0, dtype=np.int32)] * 3,
+    )
+
+
 class Engine(ABC):
     """Rigid bodies and rotors of one robot."""
 
@@ -50,6 +66,12 @@ class Engine(ABC):
     @abstractmethod
     def mass_matrix(self, q: np.ndarray) -> np.ndarray:
         """D(q) with the rotors, (nv, nv); an array that the next call may overwrite."""
+
+    def step_arguments(self) -> StepArguments | None:
+        """What the kernels of plant_steps.py take of this engine; none where they cannot step its
+        robot.
+        """
+        return None
 
 
 class SprungEngine(Engine):
@@ -126,6 +148,13 @@ class OwnEngine(Engine):
             *self._constants, q[None], dq[None], tau[None], *self._scratch, out[None], self._pivots
         )
         return out
+
+    def step_arguments(self) -> StepArguments | None:
+        """Its bodies and its scratch memory."""
+        if self._by_matrix or not all_single_dof(self.robot):
+            return None
+        scratch = (*self._scratch, self._pivots, self._w.composite, self._w.matrix)
+        return StepArguments(self._constants, scratch)
 
     def mass_matrix(self, q: np.ndarray) -> np.ndarray:
         """D(q) by composite bodies."""

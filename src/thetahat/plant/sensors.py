@@ -75,6 +75,13 @@ class Sensors:
         if self._resolution is not None:
             self._steps = np.where(self._resolution > 0.0, self._resolution, 1.0)[self._v]
             self._counted = (self._resolution > 0.0)[self._v]
+            self._all_counted = bool(
+                self._encoder_noise is None
+                and self._counted.all()
+                and self._plain
+                and np.array_equal(self._at, self._v)
+                and np.array_equal(self._at, np.arange(robot.nq))
+            )
         self._cutoff = model.speed_cutoff
         self._q, self._dq = Late(model.encoder_delay), Late(model.encoder_delay)
         self._tau = Late(model.torque_delay)
@@ -105,6 +112,9 @@ class Sensors:
     def _encoded(self, q: np.ndarray) -> np.ndarray:
         if self._resolution is None and self._encoder_noise is None:
             return q
+        if self._resolution is not None and self._all_counted:
+            counted: np.ndarray = np.rint(q / self._steps) * self._steps
+            return counted
         seen, x = q.copy(), q[self._at]
         if self._encoder_noise is not None:
             drawn = self._generators["encoder"].standard_normal(len(self._encoder_noise))

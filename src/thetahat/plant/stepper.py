@@ -12,6 +12,9 @@ and the motor holds. A motor that holds is a constraint q̇_m = 0, met by the fr
 Bᵀq̈_free; it breaks away in the direction of λ at the beginning of the first step for which λ is
 outside [f(0−), f(0+)]. So friction equals its formula whenever a joint moves, a joint at rest stays
 exactly at rest, and nothing chatters.
+
+Where the engine's kernels know the robot and its friction, they take the same steps themselves
+(compiled_steps.py); what is here does it for every engine.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ import numpy as np
 
 from thetahat.data.velocities import all_single_dof
 from thetahat.errors import UsageError
+from thetahat.plant.compiled_steps import compiled_steps
 from thetahat.plant.friction import Friction
 from thetahat.plant.physics_engine import CoordinateRates, Engine, solved
 
@@ -55,12 +59,14 @@ class Stepper:
         self._k = [np.empty(n) for _ in range(4)]
         self._rates = None if all_single_dof(engine.robot) else CoordinateRates(engine.robot)
         self._load = np.zeros(len(friction.names))  # at the motors, as last evaluated
+        self._compiled = compiled_steps(engine, friction)
         self._known: np.ndarray | None = None  # the torque that k₁ and the signs were computed for
         self._longest = self._step_limit()
 
     def replace_engine(self, engine: Engine) -> None:
         """Go on with other bodies (a payload that was taken up) from the same state."""
         self.engine, self._known = engine, None
+        self._compiled, self._held = compiled_steps(engine, self.friction), self._who_holds()
         self._longest = self._step_limit()
 
     def _step_limit(self) -> float:
@@ -90,6 +96,10 @@ class Stepper:
         that the next step overwrites.
         """
         if self._known is not tau:  # the same array: a plant makes a new one for every torque
+            if self._compiled is not None:
+                self._k[0] = self._compiled.settle(self.q, self.dq, self.sign, tau)
+                self._known = tau
+                return self._k[0]
             if self.friction.any_dry:
                 self._decide(tau)
             self._stage(self.q, self.dq, tau, self._k[0])
@@ -195,10 +205,16 @@ class Stepper:
 
     def advance(self, tau: np.ndarray, duration: float) -> None:
         """Move on by `duration` under a constant torque."""
-        if self._stands(tau):
-            return
         count = max(1, math.ceil(duration / self._longest * (1.0 - 1e-9)))
         h = duration / count
+        if self._compiled is not None:
+            known, self._known = self._known is tau, None
+            self.q, self.dq = self._compiled.advance(
+                self.q, self.dq, self.sign, tau, count, h, known=known
+            )
+            return
+        if self._stands(tau):
+            return
         for _ in range(count):
             if self.friction.any_dry:
                 self._step_with_events(tau, h)
