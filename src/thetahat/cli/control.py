@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from thetahat.connect.connection import Connection
     from thetahat.connect.control_run import ControlResult, ControlRun, ControlSettings
     from thetahat.connect.sim import PlantedDifferences, SimulatedRobot
-    from thetahat.control.journal import Journal
     from thetahat.excite.trajectories import Moves
     from thetahat.excite.trajectory import Motion, Trajectory
     from thetahat.model.robot import Robot
