@@ -323,7 +323,9 @@ def main() -> None:
     parser.add_argument("--arms", nargs="*", default=list(ARMS), choices=ARMS)
     parser.add_argument("--cells", nargs="*", default=list(CELLS), choices=list(CELLS))
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--write", action="store_true", help="write these cells to coverage_results.json")
+    parser.add_argument(
+        "--write", action="store_true", help="write these cells to coverage_results.json"
+    )
     given = parser.parse_args()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     OUT.mkdir(parents=True, exist_ok=True)

@@ -38,6 +38,5 @@ class MeasuredForces:
         arrays = {link: np.asarray(wrench, dtype=float) for link, wrench in wrenches.items()}
         if not all(np.all(np.isfinite(each)) for each in arrays.values()):
             return np.full(self._robot.nv, np.nan)  # which the stream drops, and says so
-        out: np.ndarray = np.asarray(tau, dtype=float)
-        out = out + generalised_forces(self._robot, position, arrays)
-        return out
+        motors = np.asarray(tau, dtype=float)
+        return np.asarray(motors + generalised_forces(self._robot, position, arrays))

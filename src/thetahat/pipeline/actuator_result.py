@@ -58,8 +58,10 @@ REPORTED = (
     *("armature", "viscous", "coulomb", "kp", "kd", "damping", "delay", "bias", "offset", "limit"),
     *("stribeck", "stribeck_speed", "load", "quadratic", "deadband", "backlash", "back_emf"),
 )
-SCALED = ("armature", "viscous", "coulomb", "kp", "kd", "damping", "offset", "limit", "stribeck")
-SCALED = (*SCALED, "back_emf")
+SCALED = (
+    *("armature", "viscous", "coulomb", "kp", "kd", "damping", "offset", "limit", "stribeck"),
+    "back_emf",
+)
 IF_FITTED = ("deadband", "backlash", "back_emf")  # zero in the model of most joints, and not shown
 NEVER_NEGATIVE = tuple(name for name in REPORTED if name not in ("bias", "offset"))
 
