@@ -33,8 +33,9 @@ def main() -> int:
     rng = None if given.drawn is None else random.Random(given.drawn)
     wrong: list[str] = []
     with tempfile.TemporaryDirectory(prefix="thetahat-interruptions-") as folder:
-        bench = Workbench(Path(folder))
-        for verb in chosen(names):
+        verbs = chosen(names)
+        bench = Workbench(Path(folder), verbs)
+        for verb in verbs:
             began = time.monotonic()
             found = bench.faults(verb, given.moments, rng=rng)
             wrong += found

@@ -19,6 +19,10 @@ from interruptions.child import CUT, FULL, KILLED, KINDS, READ_ONLY, Ended, Mome
 
 FIT = "--no-tune -q --force"
 LAST = 8  # changes at the end of a run, when files take their places: each is a moment
+QUICK = (  # modules of the quick verbs
+    *("thetahat.cli.app", "thetahat.cli.tool", "thetahat.cli.codegen", "thetahat.export.codegen"),
+    *("thetahat.identification.payload.wrist", "thetahat.data.wrist", "thetahat.model.io.load"),
+)
 LOGS = (".journal", ".recording")  # written as a run goes on: whole up to their last record
 
 
@@ -58,7 +62,6 @@ VERBS = (
         "export",
         "export result --to mjcf --out out/robot.xml",
         "export result --to urdf --out out/robot.xml",
-        True,
     ),
     Verb(
         "codegen",
@@ -104,13 +107,14 @@ VERBS = (
 class Workbench:
     """A folder with inputs, in which verbs are run and interrupted."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, verbs: Sequence[Verb]) -> None:
         self.home, self.out, self.changes = folder, folder / "out", 0
         self.out.mkdir()
-        _load_modules()
+        _load_modules(QUICK if all(verb.quick for verb in verbs) else ("thetahat.",))
         assert child.in_a_copy(lambda: _write_samples(folder)) == 0
-        ended = self._run(f"identify robot.urdf log.csv --out result {FIT} --no-report", None)
-        assert ended.code == 0, ended.err
+        if any(" result " in verb.after for verb in verbs):
+            ended = self._run(f"identify robot.urdf log.csv --out result {FIT} --no-report", None)
+            assert ended.code == 0, ended.err
 
     def _run(self, command: str, moment: Moment | None) -> Ended:
         return child.run(command.split(), self.out, moment)
@@ -232,12 +236,13 @@ def _described(there: dict[str, bytes], old: dict[str, bytes]) -> str:
     return ", ".join([*words, *(f"{name} gone" for name in old if name not in there)])
 
 
-def _load_modules() -> None:
+def _load_modules(prefixes: tuple[str, ...]) -> None:
     """Load what the copies need, but for polars, which starts threads as it is loaded."""
+    packages = pkgutil.walk_packages(thetahat.__path__, "thetahat.")
     sys.modules["polars"] = None  # type: ignore[assignment]
     try:
-        for module in pkgutil.walk_packages(thetahat.__path__, "thetahat."):
-            if not module.name.endswith("__main__"):
+        for module in packages:
+            if module.name.startswith(prefixes) and not module.name.endswith("__main__"):
                 with suppress(ImportError):
                     importlib.import_module(module.name)
     finally:

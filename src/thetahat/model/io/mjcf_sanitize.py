@@ -293,6 +293,9 @@ class _Model:
         self, body: Element, content: list[tuple[Element, str | None, int]], moving: bool
     ) -> set[int]:
         """Identities of the geoms that MuJoCo needs for this body's inertia."""
+        for child, _, _ in content:  # MuJoCo never sees those without mass
+            if any("nan" in value.lower() for value in child.attrib.values()):
+                check_numbers(child)
         inertial = any(child.tag == "inertial" for child, _, _ in content)
         needed = self.from_geoms != "false" and (self.from_geoms == "true" or not inertial)
         if body.tag == "worldbody" or not needed or not (moving or self.total_mass):
