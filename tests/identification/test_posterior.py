@@ -38,10 +38,13 @@ def pseudo_inertias(samples: RobotSamples) -> np.ndarray:
 
 def test_identified_directions_spread_as_stated() -> None:
     estimate = estimated()
-    samples = estimate.sample(DRAWS, seed=1)
-    assert samples.physical_share is not None
-    assert samples.physical_share > 0.95
-    base = samples.x @ estimate.base.map.T
+    # four times as many draws as asked: chains that stay near where they were leave 0.012 by chance
+    # in one direction, a rotor's, whose spread bodies' bounds widen to 1.09 of the stated one
+    drawn = [estimate.sample(DRAWS, seed=seed) for seed in (1, 2, 3, 4)]
+    for samples in drawn:
+        assert samples.physical_share is not None
+        assert samples.physical_share > 0.95
+    base = np.vstack([samples.x for samples in drawn]) @ estimate.base.map.T
     identified = estimate.base_prior_share.filled(1.0) < 0.1
     identified &= np.array([not flags for flags in estimate.flags])
     assert np.count_nonzero(identified) > 20

@@ -181,7 +181,7 @@ def control(
         with closing(run):
             make_folder(folder)  # now that nothing is left to be refused
             with Journal(folder / "run.journal") as journal:
-                run.online.journal = journal
+                run.online.write_to(journal)
                 result = (
                     watched(run, page) if watch else run.run(progress.rows(f"controlling ({via})"))
                 )

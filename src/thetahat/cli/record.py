@@ -19,7 +19,6 @@ from thetahat.cli.exit_status import INTERRUPTED, collect_warnings, emit, say
 from thetahat.cli.progress import Progress
 from thetahat.cli.settings_options import friction_terms, with_options, with_settings
 from thetahat.connect.open_connection import FORMS, Address
-from thetahat.data.formats.write_mcap import require_mcap
 from thetahat.errors import RefusedForSafety, UsageError
 from thetahat.files import as_text
 from thetahat.pipeline.settings import FRICTION, IdentifySettings, setting
@@ -243,6 +242,8 @@ def record(
     read = [file] if motion_file is None else [file, motion_file]
     target = arguments.table_file(out, "--out", keep=read, kinds=(*arguments.TABLES, ".mcap"))
     if target.suffix == ".mcap":
+        from thetahat.data.formats.write_mcap import require_mcap
+
         require_mcap()
     if motion is None and options.seconds is None and not salvage:
         raise UsageError("neither MOTION nor --seconds is given; give one to play, or how long")

@@ -76,15 +76,21 @@ class OnlineControl:
                 " give a ModelSwitch(identifier, …)"
             )
         self.identifier, self.controller, self.wanted = identifier, controller, wanted
-        self.journal = journal
+        self.journal: Journal | None = None
         self.cycles = 0
         self._sentences: list[str] = []
         self._gate: tuple[bool, str] | None = None  # open and reason, as last written
         self._robot = controller.robot
         self._t = 0.0
-        names = list(identifier.nominal.velocity_names)
-        self._note("begin", robot=identifier.nominal.name, joints=names)
-        for sentence in controller.notes:
+        if journal is not None:
+            self.write_to(journal)
+
+    def write_to(self, journal: Journal) -> None:
+        """Write everything down from now on."""
+        self.journal = journal
+        nominal = self.identifier.nominal
+        self._note("begin", robot=nominal.name, joints=list(nominal.velocity_names))
+        for sentence in self.controller.notes:
             self._note("event", what="assumed", sentence=sentence, joint=None)
 
     @property

@@ -10,6 +10,7 @@ import numpy as np
 from thetahat.data.samples import Samples
 from thetahat.dynamics import rigid_body
 from thetahat.identification.information import Information
+from thetahat.identification.verdict_reason import Data
 from thetahat.report.figures import online_run
 from thetahat.report.figures.base import fit, shown
 from thetahat.report.figures.time_series import torque_over_time, torque_scatter
@@ -168,9 +169,7 @@ def valkyrie(facts: dict[str, Any], run: Run) -> tuple[Section, ...]:
     )
 
 
-def valkyrie_floating(
-    facts: dict[str, Any], run: Run, sway: dict[str, Series]
-) -> tuple[Section, ...]:
+def valkyrie_floating(facts: Data, run: Run, sway: dict[str, Series]) -> tuple[Section, ...]:
     """Sway and torques before and after the switch, and what the feet told of the whole body."""
     before, after = facts["before"], facts["after"]
     rows = [
@@ -220,7 +219,7 @@ def valkyrie_floating(
 # -- sections --------------------------------------------------------------------------------------
 
 
-def _gate(facts: dict[str, Any], run: Run, whole: Series | None = None) -> Section:
+def _gate(facts: Data, run: Run, whole: Series | None = None) -> Section:
     verdict = Note(
         gate_sentence(facts["gate"]), "good" if facts["gate"]["open_at_end"] else "warning"
     )
@@ -242,7 +241,7 @@ def _gate(facts: dict[str, Any], run: Run, whole: Series | None = None) -> Secti
     return Section("Result", "result", (verdict, Figure((Panel("1 − R²", curve),), caption)))
 
 
-def _errors(facts: dict[str, Any], run: Run) -> Section:
+def _errors(facts: Data, run: Run) -> Section:
     t, identified = run.t[run.drawn], _identified(run)
     names = run.robot.velocity_names
     lines = {name: Series(t, run.error[run.drawn, j]) for j, name in enumerate(names)}

@@ -7,7 +7,6 @@ The same sway is played twice, so that errors before and after the switch are of
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import numpy as np
 
@@ -50,6 +49,7 @@ PERIOD, RATE, KNOTS = 20.0, 500.0, 100.0  # [s] of the sway, [Hz] of the loop an
 SIZE = 1.0  # of the sway: the knees carry it with a quarter of their torque to spare
 AGAIN = 4.0  # [s] between two feedforwards of newer models
 FADE = 1.0  # [s] from one feedforward to the next
+Errors = dict[str, list[float] | float]  # RMS by what is in error
 START, END = 0.2, 0.05  # of each pass, at its ends, that are not compared
 
 
@@ -200,7 +200,7 @@ def _record(fixed: Robot, follower: IdentifiedFeedforward, recording: StandingRe
 
 def _passes(
     truth: Robot, follower: IdentifiedFeedforward, recording: StandingRecording
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> tuple[Errors, Errors]:
     """Errors of the first pass and of the second over the same part of the motion."""
     half = len(recording.t) // 2
     first, last = round(START * half), round((1.0 - END) * half)
@@ -213,7 +213,7 @@ def _passes(
 
 def _errors(
     truth: Robot, recording: StandingRecording, feedback: np.ndarray, rows: slice
-) -> dict[str, Any]:
+) -> Errors:
     """RMS errors of base, centre of mass and torque over some rows."""
     off = recording.q[rows, :6] - recording.wanted[rows, :6]
     com = centre_of_mass(truth, recording.q[rows]) - centre_of_mass(truth, recording.wanted[rows])
