@@ -169,6 +169,16 @@ def test_one_thing_missing_keeps_it_closed_and_is_named(changes: dict, words: st
     assert gate.state.since == 20.0
 
 
+def test_what_is_left_where_ground_and_motor_cancel_has_no_sign() -> None:
+    """A light joint of a robot on its feet: it does not keep the gate closed, another one does."""
+    turned = score((0.99, 0.99), correlation=-0.9)
+    gate = Gate(GateRules())
+    gate.judge(10.0, evidence(held=replace(turned, cancelling=np.array([True, False]))))
+    assert "joint 'two' runs against" in gate.state.reason
+    gate.judge(11.0, evidence(held=replace(turned, cancelling=np.array([True, True]))))
+    assert gate.state.open, gate.state.reason
+
+
 def test_it_has_hysteresis() -> None:
     """Opens at 0.95, stays open above 0.90, closes below; stacked and per joint."""
     for changes in ({"r2_fit": 0.93}, {"held": score((0.99, 0.93))}):

@@ -60,6 +60,9 @@ class Score:
     whole: NominalSums | None = None  # of the nominal robot with its friction
     # (nv,) bool: joints without torque to speak of, beside the strongest of their unit
     light: np.ndarray | bool = False
+    # (nv,) bool: light joints of a robot on its feet, in which the ground's forces and the motors'
+    # torques cancel: what is left has no sign to be checked
+    cancelling: np.ndarray | bool = False
 
     @property
     def r2_per_joint(self) -> np.ma.MaskedArray:

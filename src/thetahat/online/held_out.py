@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from thetahat.data.samples import STANDSTILL, USABLE, Samples
+from thetahat.model.floating_base import base_dofs
 from thetahat.model.robot import Robot
 from thetahat.online.causal_filter import FilteredSample
 from thetahat.online.gate_evidence import NominalSums, Score
@@ -40,6 +41,7 @@ class HeldOut:
         self, robot: Robot, *, ticks: int, per_tick: int, rigid: Model, whole: Model
     ) -> None:
         self._robot, self._rigid, self._whole = robot, rigid, whole
+        self._floating = bool(base_dofs(robot))
         self._size, self._per_tick = ticks * per_tick, per_tick
         # (2, samples, nv) torques of both, of the samples before `_told`
         self._nominal, self._told = np.zeros((2, self._size, robot.nv)), 0
@@ -124,12 +126,15 @@ class HeldOut:
             late2 = rows * self._late(error)
             size = np.sqrt(np.maximum(u2, nominal2) / np.maximum(rows, 1))
             light, beside = is_light(self._robot, size), NominalSums(whole2, whole_cross)
+            cancelling = light & self._floating
             known = e2, u2, rows, nominal2, cross, _usual(error, valid), late2
             if np.all(rows == n):
-                return Score(*known, whole=beside, light=light)
+                return Score(*known, whole=beside, light=light, cancelling=cancelling)
             excess = _beyond_friction(model, error, dq)
             still2, still_u2 = (np.sum(part, axis=0, where=~valid) for part in (excess**2, tau**2))
-        return Score(*known, still2, still_u2, n - rows, whole=beside, light=light)
+        return Score(
+            *known, still2, still_u2, n - rows, whole=beside, light=light, cancelling=cancelling
+        )
 
     def _late(self, error: np.ndarray) -> np.ndarray:
         """(nv,) mean square of errors (n, nv) over the newest samples."""

@@ -111,8 +111,9 @@ def sign_check(e: Evidence, held: Score) -> Check:
     correlation = held.cross / np.where(size > 0.0, size, 1.0)
     louder = held.nominal2 > (10.0 * e.noise) ** 2 * held.rows
     carried = held.nominal2 > CARRIED**2 * held.u2  # rather than taken by friction
-    against = e.judged & louder & carried & (correlation < AGAINST)
-    silent = e.judged & louder & (held.u2 < TOO_LITTLE**2 * held.nominal2)
+    judged = e.judged & ~np.asarray(held.cancelling)
+    against = judged & louder & carried & (correlation < AGAINST)
+    silent = judged & louder & (held.u2 < TOO_LITTLE**2 * held.nominal2)
     if np.any(against):
         v = int(np.argmax(against))
         why = (
